@@ -1,0 +1,37 @@
+"""Where files live and which mode a run is in. Everything that the environment decides is read here."""
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+MODES = ("offline", "live", "replay")
+
+PROJECT = Path(__file__).resolve().parent.parent
+DATA = PROJECT / "data"
+
+
+def mode() -> str:
+    """``RAG_LAB_MODE``: ``offline`` (default: local models only), ``live`` (a key may be used) or ``replay``.
+
+    Raises ValueError for any other value.
+    """
+    value = os.environ.get("RAG_LAB_MODE", "offline")
+    if value not in MODES:
+        raise ValueError(f"RAG_LAB_MODE is {value!r}; set it to one of {', '.join(MODES)}.")
+    return value
+
+
+def cache_folder() -> Path:
+    """``RAG_LAB_CACHE``, else the user's cache folder for this platform; made if missing."""
+    chosen = os.environ.get("RAG_LAB_CACHE")
+    folder = Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("rag_lab"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def published_data_folders() -> list[Path]:
+    """Folders searched for published data sets, in order: ``RAG_LAB_DATA`` if set, then the cache."""
+    chosen = os.environ.get("RAG_LAB_DATA")
+    folders = [Path(chosen).expanduser()] if chosen else []
+    return [*folders, cache_folder() / "data"]
