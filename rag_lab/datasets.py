@@ -1,0 +1,205 @@
+"""The built-in corpora, and published data sets by pinned address with checksum."""
+
+import csv
+import gzip
+import json
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rag_lab import settings
+from rag_lab.documents import Chunk, Document, load_folder
+from rag_lab.downloads import fetch as fetch
+from rag_lab.downloads import files_of
+
+CORPORA = settings.DATA / "corpora"
+
+
+@dataclass(frozen=True)
+class Span:
+    """Characters ``start`` to ``end`` (exclusive) of a document's text."""
+
+    doc_id: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with its accepted answers and the characters that hold them; none of either where nothing answers.
+
+    ``reference`` names what a chunk loses that is cut from its document: pronoun, heading, amount and so on.
+    """
+
+    id: str
+    text: str
+    answers: tuple[str, ...]
+    gold: tuple[Span, ...]
+    reference: str = ""
+    language: str = "en"
+
+    @property
+    def answerable(self) -> bool:
+        """Whether the documents hold an answer."""
+        return bool(self.gold)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Documents and questions about them."""
+
+    name: str
+    documents: tuple[Document, ...]
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True)
+class RetrievalSet:
+    """Queries by id, and for each the graded ids: of chunks where the set brings chunks, else of documents."""
+
+    name: str
+    documents: tuple[Document, ...]
+    queries: Mapping[str, str]
+    relevance: Mapping[str, Mapping[str, int]]
+    chunks: tuple[Chunk, ...] = ()
+
+
+@dataclass(frozen=True)
+class KeyValueRecord:
+    """Pairs of random identifiers in order, and the one of them that is asked for."""
+
+    pairs: tuple[tuple[str, str], ...]
+    key: str
+    value: str
+
+
+def load_corpus(name: str, folder: Path = CORPORA) -> Corpus:
+    """A built-in corpus (``cities``, ``insurance``, ``handbook``): ``NAME/*.md`` and ``NAME/questions.jsonl``.
+
+    Each gold range must hold the text that the question's record gives for it. Raises ValueError naming the question
+    where one does not, or where a record is incomplete, repeats an id or has answers without gold.
+    """
+    path = folder / name / "questions.jsonl"
+    if not path.is_file():
+        known = ", ".join(sorted(p.parent.name for p in folder.glob("*/questions.jsonl")))
+        raise ValueError(f"no corpus {name!r} in {folder}; there are: {known}.")
+    with warnings.catch_warnings():
+        # The questions stand among the documents; any other file that is skipped is still warned of.
+        warnings.filterwarnings("ignore", r"1 of \d+ files .* questions\.jsonl")
+        documents = {document.id: document for document in load_folder(path.parent)}
+    questions: dict[str, Question] = {}
+    for record in _json_lines(path):
+        question = _question(record, documents)
+        if question.id in questions:
+            raise ValueError(f"question {question.id!r} stands twice in {path}.")
+        questions[question.id] = question
+    return Corpus(name, tuple(documents.values()), tuple(questions.values()))
+
+
+def load_scifact() -> RetrievalSet:
+    """SciFact in BEIR's layout (Wadden et al. 2020): 5,183 abstracts, 300 test claims, 339 labels of 1.
+
+    FileNotFoundError where it was not fetched. ValueError for other counts: they are the check, because the files of
+    BEIR's archive and those rebuilt from the original tables differ in white space.
+    """
+    corpus, queries, labels = files_of("scifact")
+    documents = tuple(Document(r["_id"], r["text"], title=r["title"]) for r in _json_lines(corpus))
+    relevance: dict[str, dict[str, int]] = {}
+    with open(labels, encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            relevance.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
+    texts = {r["_id"]: r["text"] for r in _json_lines(queries) if r["_id"] in relevance}
+    counts = (len(documents), len(texts), sum(map(len, relevance.values())))
+    if counts != (5183, 300, 339):
+        raise ValueError(f"{corpus.parent} has {counts} documents, claims and labels, not (5183, 300, 339).")
+    return RetrievalSet("scifact", documents, texts, relevance)
+
+
+def load_codebases() -> RetrievalSet:
+    """The Anthropic cookbook's code data: 90 files, their 737 chunks, 248 questions with golden chunks.
+
+    Query ids are line numbers from 0, because two of the questions stand twice. The chunks of a file, joined, are the
+    file. FileNotFoundError where it was not fetched; ValueError for another checksum.
+    """
+    files, evaluation = files_of("codebases")
+    documents: list[Document] = []
+    chunks: list[Chunk] = []
+    doc_ids: dict[str, str] = {}
+    for record in json.loads(files.read_text(encoding="utf-8")):
+        documents.append(Document(record["doc_id"], record["content"]))
+        doc_ids[record["original_uuid"]] = record["doc_id"]
+        start = 0
+        for part in record["chunks"]:
+            end = start + len(part["content"])
+            chunks.append(Chunk(record["doc_id"], part["original_index"], part["content"], start, end))
+            start = end
+    queries: dict[str, str] = {}
+    relevance: dict[str, dict[str, int]] = {}
+    for number, record in enumerate(_json_lines(evaluation)):
+        queries[str(number)] = record["query"]
+        relevance[str(number)] = {f"{doc_ids[uuid]}#{index}": 1 for uuid, index in record["golden_chunk_uuids"]}
+    return RetrievalSet("codebases", tuple(documents), queries, relevance, tuple(chunks))
+
+
+def load_nq_oracle() -> Corpus:
+    """Lost in the Middle's 2,655 NaturalQuestions-Open questions (Liu et al. 2023), each with its gold passage.
+
+    Question i's gold is the whole of document i. FileNotFoundError where it was not fetched; ValueError for another
+    checksum.
+    """
+    documents: list[Document] = []
+    questions: list[Question] = []
+    for number, record in enumerate(_json_lines(*files_of("nq-oracle"))):
+        (passage,) = record["ctxs"]
+        documents.append(Document(f"nq-{number}", passage["text"], title=passage["title"]))
+        gold = (Span(f"nq-{number}", 0, len(passage["text"])),)
+        questions.append(Question(f"nq-{number}", record["question"], tuple(record["answers"]), gold))
+    return Corpus("nq-oracle", tuple(documents), tuple(questions))
+
+
+def load_kv_pairs() -> tuple[KeyValueRecord, ...]:
+    """Lost in the Middle's 500 key-value records of 75 pairs (Liu et al. 2023, section 3).
+
+    FileNotFoundError where it was not fetched; ValueError for another checksum.
+    """
+    return tuple(
+        KeyValueRecord(tuple((key, value) for key, value in r["ordered_kv_records"]), r["key"], r["value"])
+        for r in _json_lines(*files_of("kv-pairs"))
+    )
+
+
+def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{path}, line {number} is not JSON: {error}.") from error
+
+
+def _question(record: Mapping[str, Any], documents: Mapping[str, Document]) -> Question:
+    name = f"question {record.get('id')!r}"
+    try:
+        for gold in record["gold"]:
+            if gold["doc_id"] not in documents:
+                raise ValueError(f"{name} has gold in {gold['doc_id']!r}, which is no document of the corpus.")
+            held = documents[gold["doc_id"]].text[gold["start"] : gold["end"]]
+            if gold["start"] < 0 or not held or held != gold["text"]:
+                raise ValueError(
+                    f"{name}: characters {gold['start']} to {gold['end']} of {gold['doc_id']!r} are {held!r}, "
+                    f"not {gold['text']!r}."
+                )
+        if bool(record["answers"]) != bool(record["gold"]):
+            raise ValueError(f"{name} has answers without gold, or gold without answers.")
+        return Question(
+            record["id"],
+            record["text"],
+            tuple(record["answers"]),
+            tuple(Span(gold["doc_id"], gold["start"], gold["end"]) for gold in record["gold"]),
+            record["reference"],
+            record["language"],
+        )
+    except KeyError as error:
+        raise ValueError(f"{name} has no field {error}.") from error

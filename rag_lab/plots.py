@@ -1,0 +1,105 @@
+"""The figures. One style that reads in grey and for colour-blind readers: colour never carries a meaning alone."""
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colour-blind-safe palette, ordered so that neighbours also differ in lightness.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
+HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LINES = ("-", "--", "-.", ":", "-", "--", "-.")
+
+
+def new_figure(width: float = 7.0, height: float = 3.6, columns: int = 1) -> tuple["Figure", Any]:
+    """A figure in the house style with ``columns`` axes side by side (one axes object where there is one)."""
+    import matplotlib.pyplot as plt
+
+    style = {
+        "figure.dpi": 110,
+        "savefig.dpi": 110,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.color": "#DDDDDD",
+        "font.size": 10,
+        "axes.titlesize": 11,
+        "axes.titlelocation": "left",
+        "legend.frameon": False,
+        "hatch.linewidth": 0.6,
+    }
+    with plt.rc_context(style):
+        figure, axes = plt.subplots(1, columns, figsize=(width, height), layout="constrained")
+    return figure, axes
+
+
+def show(figure: "Figure", alt: str) -> None:
+    """Display a figure in a notebook with a text for those who cannot see it, and close it."""
+    import matplotlib.pyplot as plt
+    from IPython.display import Image, display
+
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png")
+    plt.close(figure)
+    display(Image(buffer.getvalue(), alt=alt))
+
+
+def grouped_bars(
+    axes: "Axes",
+    labels: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    intervals: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+) -> None:
+    """Bars side by side for each label, one colour and hatch a series; ``intervals`` holds (low, high) per bar."""
+    positions = np.arange(len(labels))
+    width = 0.8 / len(series)
+    for i, (name, values) in enumerate(series.items()):
+        centre = positions + (i - (len(series) - 1) / 2) * width
+        error = None
+        if intervals is not None:
+            error = np.abs(np.array(intervals[name]).T - np.asarray(values))
+        axes.bar(
+            centre,
+            values,
+            width * 0.94,
+            yerr=error,
+            label=name,
+            color=COLOURS[i],
+            hatch=HATCHES[i],
+            edgecolor="white",
+            error_kw={"elinewidth": 1.2, "capsize": 3, "ecolor": "#333333"},
+        )
+    axes.set_xticks(positions, labels)
+    axes.grid(visible=False, axis="x")
+    axes.legend()
+
+
+def lines_with_intervals(
+    axes: "Axes", x: Sequence[float], series: Mapping[str, Sequence[tuple[float, float, float]]]
+) -> None:
+    """A line for each series of (value, low, high) over ``x``; the interval is a band between thin lines."""
+    for i, (name, points) in enumerate(series.items()):
+        value, low, high = np.array(points).T
+        axes.plot(x, value, color=COLOURS[i], marker=MARKERS[i], linestyle=LINES[i], label=name)
+        axes.fill_between(x, low, high, color=COLOURS[i], alpha=0.15, linewidth=0)
+    axes.legend()
+
+
+def heat_map(axes: "Axes", values: np.ndarray, columns: Sequence[str], rows: Sequence[str]) -> None:
+    """``values`` (rows, columns) as shades with the number in each cell; one grey-safe scale."""
+    image = axes.imshow(values, cmap="cividis", aspect="auto")
+    middle = (image.norm.vmin + image.norm.vmax) / 2
+    for (r, c), value in np.ndenumerate(values):
+        axes.text(
+            c, r, f"{value:.2f}", ha="center", va="center", fontsize=8, color="black" if value > middle else "w"
+        )
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.grid(visible=False)

@@ -1,0 +1,65 @@
+"""Key-value states of prompts' fixed beginnings, so that a beginning is read once for all that follow it."""
+
+import threading
+from typing import Any
+
+from rag_lab.decoding import forward
+
+
+class PrefixCache:
+    """The most recent states of one model, which together hold at most ``max_tokens`` tokens (always the last).
+
+    A token of SmolLM2 takes 45 KB in float32 and half of that in bfloat16. Threads may share it.
+    """
+
+    def __init__(self, model: Any, max_tokens: int) -> None:
+        self._model = model
+        self._max_tokens = max_tokens
+        self._states: list[tuple[list[int], Any]] = []  # (ids, state), least recently used first
+        self._lock = threading.Lock()
+
+    def state(self, ids: list[int]) -> tuple[Any, int]:
+        """The state after reading ``ids``, to be extended freely, and how many ids did not have to be read.
+
+        Those are the longest common beginning with any state kept. The rest is read now and the whole is kept.
+        """
+        with self._lock:
+            shared = [common_length(kept, ids) for kept, _ in self._states]
+            best = max(range(len(shared)), key=shared.__getitem__, default=None)
+            if best is None or not shared[best]:
+                known, cache = 0, empty_state()
+            else:
+                known = shared[best]
+                self._states.append(self._states.pop(best))
+                cache = copy_state(self._states[-1][1], known)
+            if known < len(ids):
+                forward(self._model, [ids[known:]], cache)
+                self._states.append((ids, cache))
+                while len(self._states) > 1 and sum(len(kept) for kept, _ in self._states) > self._max_tokens:
+                    self._states.pop(0)
+                cache = copy_state(cache, len(ids))
+            return cache, known
+
+
+def common_length(first: list[int], second: list[int]) -> int:
+    """How many ids the two begin with in common."""
+    for i, (a, b) in enumerate(zip(first, second, strict=False)):
+        if a != b:
+            return i
+    return min(len(first), len(second))
+
+
+def empty_state() -> Any:
+    """The state before the first token."""
+    from transformers import DynamicCache
+
+    return DynamicCache()
+
+
+def copy_state(state: Any, length: int, rows: int = 1) -> Any:
+    """The state's first ``length`` tokens, ``rows`` times over, independent of the original."""
+    copy = empty_state()
+    for i, layer in enumerate(state.layers):
+        keys, values = (x[..., :length, :].expand(rows, -1, -1, -1) for x in (layer.keys, layer.values))
+        copy.update(keys, values, i)
+    return copy
