@@ -2,9 +2,10 @@
 
 import contextlib
 import datetime
+import json
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,7 +15,7 @@ from rag_lab.llm import Completion, Prompt
 from rag_lab.messages import CallFailed
 from rag_lab.store import Store, content_key
 
-BATCH_REQUESTS = 10_000  # in one batch; the API takes 100,000 requests or 256 MB
+BATCH_REQUESTS, BATCH_BYTES = 10_000, 100_000_000  # of one batch; the API takes 100,000 and 256 MB
 TRIES = 5  # to submit a batch, or to read its results
 CLOCKS = datetime.timedelta(minutes=10)  # by which the server's clock may be behind ours
 
@@ -55,7 +56,11 @@ def complete_groups(
 
     estimate = llm.estimate(prompts, max_tokens, temperature, schema)
     with budget.paid_work(estimate), ThreadPoolExecutor(max_workers=at_once) as pool:
-        return [future.result() for future in [pool.submit(run, group) for group in groups]]
+        futures = [pool.submit(run, group) for group in groups]
+        try:
+            return [future.result() for future in futures]
+        finally:
+            stop.set()  # after an interruption too
 
 
 def complete_batch(
@@ -90,8 +95,8 @@ def complete_batch(
 class _Run:
     """One call of ``complete_batch``: the unrecorded bodies by key, and why some of them failed.
 
-    On disk, ``item <key>`` names the job that a request went out with, and ``job <name>`` the job's batch, which
-    is empty between the note and the server's answer.
+    Each batch that is out has a file in ``batches`` in the cache folder: its model, keys, when it was noted, and
+    the server's id, which is empty between the note and the answer. Read to its end, the file is removed.
     """
 
     def __init__(self, llm: ClaudeLLM, bodies: dict[str, dict[str, Any]], poll_seconds: float) -> None:
@@ -99,66 +104,75 @@ class _Run:
         self.bodies = bodies
         self.poll_seconds = poll_seconds
         self.failures: dict[str, CallFailed] = {}
-        self.jobs = Store(settings.cache_folder() / "batches.jsonl")
+        self.folder = settings.cache_folder() / "batches"
 
     def finish(self) -> None:
         """Wait for the batches that are out, send what is in none, and record every result."""
-        jobs: dict[str, list[str]] = {}
-        new = []
-        for key in self.bodies:
-            if name := (self.jobs.get(f"item {key}") or {}).get("job"):
-                jobs.setdefault(name, []).append(key)
-            else:
-                new.append(key)
-        for name, keys in list(jobs.items()):
-            if not self._batch(name):  # killed between the note and the answer: did the batch arrive?
-                if batch := self._lost_batch(name):
-                    self._note(name, batch)
+        jobs = {}
+        for path in sorted(self.folder.glob("*.jsonl")):
+            job = Store(path).get("job")  # none: killed while noting it, so it was never sent
+            if job and not self.bodies.keys().isdisjoint(job["keys"]):
+                job["batch"] = job["batch"] or self._lost_batch(job)
+                if job["batch"]:
+                    jobs[path.stem] = job
                 else:
-                    self._forget(keys)
-                    new += jobs.pop(name)
+                    path.unlink()
+        out = {key for job in jobs.values() for key in job["keys"]}
+        new = [key for key in self.bodies if key not in out]
         with budget.paid_work(self.llm.estimate_requests([self.bodies[key] for key in new], batch=True)):
             reserved = dict.fromkeys(jobs, 0.0)
-            parts = [new[start : start + BATCH_REQUESTS] for start in range(0, len(new), BATCH_REQUESTS)]
+            parts = list(self._parts(new))
             worst = [self.llm.reserve([self.bodies[key] for key in part], batch=True).dollars for part in parts]
             for part, amount in zip(parts, worst, strict=True):
-                name = self._submit(part, amount)
-                jobs[name], reserved[name] = part, amount
-            for name, keys in jobs.items():
-                self._collect(name, keys, reserved[name])
+                name, job = self._submit(part, amount)
+                jobs[name], reserved[name] = job, amount
+            for name, job in jobs.items():
+                self._collect(name, job, reserved[name])
 
-    def _batch(self, name: str) -> str:
-        return (self.jobs.get(f"job {name}") or {}).get("batch", "")
-
-    def _note(self, name: str, batch: str) -> None:
-        self.jobs.put(f"job {name}", {**(self.jobs.get(f"job {name}") or {}), "batch": batch})
-
-    def _forget(self, keys: Iterable[str]) -> None:
-        """Note that these requests are in no batch, so that the next run submits them."""
+    def _parts(self, keys: Sequence[str]) -> Iterator[list[str]]:
+        """Keys in batches that the API takes."""
+        part: list[str] = []
+        size = 0
         for key in keys:
-            self.jobs.put(f"item {key}", {"job": ""})
+            length = len(json.dumps(self.bodies[key]))
+            if part and (len(part) == BATCH_REQUESTS or size + length > BATCH_BYTES):
+                yield part
+                part, size = [], 0
+            part.append(key)
+            size += length
+        if part:
+            yield part
 
-    def _submit(self, keys: list[str], reserved: float) -> str:
-        """Note a job, send it as one batch and note the batch. Returns the job's name."""
-        asked = datetime.datetime.now(datetime.UTC).isoformat()
-        name = content_key(keys, asked)
-        self.jobs.put(f"job {name}", {"asked": asked, "count": len(keys), "batch": ""})
-        for key in keys:
-            self.jobs.put(f"item {key}", {"job": name})
+    def _note(self, name: str, job: Mapping[str, Any]) -> None:
+        Store(self.folder / f"{name}.jsonl").put("job", dict(job))
+
+    def _forget(self, name: str) -> None:
+        (self.folder / f"{name}.jsonl").unlink()
+
+    def _failed(self, error: Exception) -> RuntimeError:
+        return self.llm.failure(next(iter(self.bodies.values())), error)
+
+    def _submit(self, keys: list[str], reserved: float) -> tuple[str, dict[str, Any]]:
+        """Note a job, send it as one batch and note the batch. Returns the job's name and the job."""
+        noted = datetime.datetime.now(datetime.UTC).isoformat()
+        name = content_key(keys, noted)
+        job = {"model": self.llm.model, "keys": keys, "noted": noted, "batch": ""}
+        self._note(name, job)
         try:
-            self._note(name, self._create(name, keys))
+            job["batch"] = self._create(job)
         except messages.refusals() + messages.breakages() as error:
             billed = getattr(error, "status_code", 500) >= 500  # perhaps: the note stays, and the next run looks
             if not billed:
-                self._forget(keys)
+                self._forget(name)
             budget.BUDGET.settle(reserved, reserved if billed else 0.0)
-            raise self.llm.failure(self.bodies[keys[0]], error) from error
-        return name
+            raise self._failed(error) from error
+        self._note(name, job)
+        return name, job
 
-    def _create(self, name: str, keys: list[str]) -> str:
+    def _create(self, job: Mapping[str, Any]) -> str:
         """Send the batch. Not by the SDK's retries: the endpoint knows no repeats, and would bill two batches."""
         client = self.llm.client.with_options(max_retries=0)
-        requests: Any = [{"custom_id": key, "params": self.bodies[key]} for key in keys]
+        requests: Any = [{"custom_id": key, "params": self.bodies[key]} for key in job["keys"]]
         for tries_left in reversed(range(TRIES)):
             try:
                 return client.messages.batches.create(requests=requests).id
@@ -167,24 +181,25 @@ class _Run:
                 if not tries_left or (status < 500 and status not in (408, 409, 429)):
                     raise
                 self._pause(error)
-            if arrived := self._lost_batch(name):
+            if arrived := self._lost_batch(job):
                 return arrived
         raise AssertionError("unreachable: the last try returns or raises")
 
-    def _lost_batch(self, name: str) -> str:
-        """The batch of job ``name`` where the server took it but its answer was lost; "" where it never came."""
-        noted = self.jobs.get(f"job {name}") or {}
-        since = datetime.datetime.fromisoformat(noted["asked"]) - CLOCKS
-        for batch in self.llm.client.messages.batches.list(limit=100):  # newest first
-            if batch.created_at < since:
-                break
-            if sum(batch.request_counts.to_dict().values()) != noted["count"]:  # type: ignore[arg-type]
-                continue
-            self._wait(batch.id)  # only its results say whose it is
-            with contextlib.closing(self.llm.client.messages.batches.results(batch.id)) as results:
-                first = next(iter(results), None)
-            if first and (self.jobs.get(f"item {first.custom_id}") or {}).get("job") == name:
-                return batch.id
+    def _lost_batch(self, job: Mapping[str, Any]) -> str:
+        """The batch of a job that the server took, but whose answer was lost; "" where it never came."""
+        since = datetime.datetime.fromisoformat(job["noted"]) - CLOCKS
+        try:
+            for batch in self.llm.client.messages.batches.list(limit=100):  # newest first
+                if batch.created_at < since:
+                    break
+                if sum(batch.request_counts.to_dict().values()) == len(job["keys"]):  # type: ignore[arg-type]
+                    self._wait(batch.id)  # only its results say whose it is
+                    with contextlib.closing(self.llm.client.messages.batches.results(batch.id)) as results:
+                        first = next(iter(results), None)
+                    if first and first.custom_id in job["keys"]:
+                        return batch.id
+        except messages.refusals() + messages.breakages() as error:
+            raise self._failed(error) from error
         return ""
 
     def _wait(self, batch: str) -> None:
@@ -198,50 +213,48 @@ class _Run:
         except ValueError:
             time.sleep(min(self.poll_seconds, 5.0))
 
-    def _collect(self, name: str, keys: Sequence[str], reserved: float) -> None:
-        """Wait for a batch and record its results. One that cannot be read stays noted, to be read by a later run."""
+    def _collect(self, name: str, job: Mapping[str, Any], reserved: float) -> None:
+        """Wait for a batch and record its results; one that cannot be read stays noted, for a later run to read."""
         spent: dict[str, float] = {}
-        batch = self._batch(name)
         for tries_left in reversed(range(TRIES)):
             try:
-                for key, cost in self._results(name, batch):
-                    spent[key] = cost
+                spent.update(self._results(job))
                 break
             except messages.refusals() + messages.breakages() as error:
                 gone = getattr(error, "status_code", None) == 404
                 if tries_left and not gone:
                     self._pause(error)
                     continue
-                failure = self.llm.failure(self.bodies[keys[0]], error)
-                for key in keys:
-                    if key not in spent:
-                        self.failures[key] = CallFailed(f"Batch {batch} was paid for but not read: {failure}")
+                for key in set(job["keys"]) - set(spent):
+                    reason = f"Batch {job['batch']} was paid for but not read: {self._failed(error)}"
+                    self.failures[key] = CallFailed(reason)
                 budget.BUDGET.settle(reserved, max(reserved, sum(spent.values())))
                 if gone:
-                    self._forget(keys)
+                    self._forget(name)
                 return
-        self._forget(keys)
-        for key in set(keys) - set(spent):
-            self.failures[key] = CallFailed(f"Batch {batch}: it holds no result for request {key[:12]}.")
         budget.BUDGET.settle(reserved, sum(spent.values()))
+        self._forget(name)
 
-    def _results(self, name: str, batch: str) -> Iterator[tuple[str, float]]:
-        """Record results as they are read; yield every key and its dollars. Raises ValueError if some are missing."""
+    def _results(self, job: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+        """Record the results of a batch as they are read, and yield every key with its dollars.
+
+        Raises ValueError where results are missing.
+        """
+        batch, missing = job["batch"], set(job["keys"])
         self._wait(batch)
-        lines = 0
         with contextlib.closing(self.llm.client.messages.batches.results(batch)) as results:
             for item in results:
-                lines += 1
-                key = item.custom_id
-                if key not in self.bodies:
-                    continue
+                cost = 0.0
                 if item.result.type == "succeeded":
                     response = item.result.message.to_dict(mode="json")
-                    yield key, self.llm.keep(self.bodies[key], response, seconds=0.0, batch=True)["dollars"]
+                    record = messages.record(job["model"], response, seconds=0.0, batch=True)
+                    cost = recordings.keep(item.custom_id, job["model"], record)["dollars"]
                 else:
                     error = getattr(getattr(item.result, "error", None), "error", None)
                     reason = item.result.type + (f", {error.type}: {error.message}" if error else "")
-                    self.failures[key] = CallFailed(f"Batch {batch}, request {key[:12]}: {reason}.")
-                    yield key, 0.0
-        if lines < (expected := (self.jobs.get(f"job {name}") or {}).get("count", 0)):
-            raise ValueError(f"{lines} of {expected} results came")
+                    failure = CallFailed(f"Batch {batch}, request {item.custom_id[:12]}: {reason}.")
+                    self.failures[item.custom_id] = failure
+                missing.discard(item.custom_id)
+                yield item.custom_id, cost
+        if missing:
+            raise ValueError(f"{len(missing)} of {len(job['keys'])} results did not come")

@@ -66,9 +66,10 @@ def chat_tokens(tokenizer: Any, prompt: "Prompt") -> ChatTokens:
                     fixed = len(ids)
     ids += text_tokens(tokenizer, text)
     last = text_tokens(tokenizer, "".join(block.text for block in beginning))
+    ids += last
     if any(block.cache for block in beginning):
         fixed = len(ids)
-    return ChatTokens(ids + last, fixed, len(last))
+    return ChatTokens(ids, fixed, len(last))
 
 
 def _control_pattern(tokenizer: Any) -> re.Pattern[str]:

@@ -57,7 +57,8 @@ def chunk_words(document: Document, size: int | None = 200, overlap: int = 0) ->
     A word is a run without white space or, in a script without spaces (Chinese, Japanese, Thai …), one character.
     """
     _check(size, overlap)
-    units = _split_all(document.text, cluster_starts(document.text), words)
+    text = document.text
+    units = _split(text, cluster_starts(text), (0, len(text)), words)
     if size is not None:
         starts = [start for start, _ in units]
         units = list(_pack(starts, [end for _, end in units], size, starts, overlap, starts, starts))
@@ -68,8 +69,8 @@ def chunk_tokens(document: Document, size: int | None = 256, overlap: int = 0, t
     """Windows of ``size`` tokens that share ``overlap`` tokens. ``size=None``: one token a chunk.
 
     Tokens are those of the whole document, without special ones; a chunk tokenized by itself may have a token or two
-    more where it starts inside a word. A boundary inside a grapheme cluster moves to the cluster's start, so that a
-    cluster of several tokens stays whole. ``tokenizer`` is a fast tokenizer of transformers (else ValueError).
+    more where it starts inside a word. A boundary inside a grapheme cluster moves to the cluster's start, and tokens
+    that begin in one cluster stay together. ``tokenizer`` is a fast tokenizer of transformers (else ValueError).
     """
     _check(size, overlap)
     if not getattr(tokenizer, "is_fast", False):
@@ -81,7 +82,7 @@ def chunk_tokens(document: Document, size: int | None = 256, overlap: int = 0, t
     begins = [_floor(bounds, start) for start, end in encoded["offset_mapping"] if start < end]
     # A unit reaches to where the next token begins: what the tokenizer drops (control characters, say) is not lost.
     cuts = sorted({0, *begins, len(text)})
-    units = _split_all(text, bounds, lambda *_: pairwise(cuts))
+    units = _split(text, bounds, (0, len(text)), lambda *_: pairwise(cuts))
     if size is not None:
         starts = [start for start, _ in units]
         # A token counts where its unit starts, which is after white space: elsewhere it would be outside the unit.
@@ -114,11 +115,11 @@ def chunk_headings(document: Document, size: int | None = None, overlap: int = 0
     """
     _check(size, overlap)
     text, bounds = document.text, cluster_starts(document.text)
-    parts = [section[:2] for section in _sections(document)]
+    structure = _sections(document)
     spans: list[Span] = []
-    for part in _split(text, bounds, (0, len(text)), lambda *_: parts):
+    for part in _split(text, bounds, (0, len(text)), lambda *_: [section[:2] for section in structure]):
         spans += _fill(text, bounds, [part], size, overlap, (paragraphs, sentences, words, clusters))
-    return _chunks(document, spans)
+    return _chunks(document, spans, structure)
 
 
 def chunk_code(document: Document, size: int | None = None, overlap: int = 0) -> list[Chunk]:
@@ -240,10 +241,6 @@ def _split(text: str, bounds: Sequence[int], span: Span, splitter: Splitter) -> 
     return units
 
 
-def _split_all(text: str, bounds: Sequence[int], splitter: Splitter) -> list[Span]:
-    return _split(text, bounds, (0, len(text)), splitter)
-
-
 def _floor(bounds: Sequence[int], offset: int) -> int:
     return bounds[bisect.bisect_right(bounds, offset) - 1]
 
@@ -273,10 +270,9 @@ def _pack(
         if following < len(starts):
             shared = bisect.bisect_left(overlap_marks, end) - overlap
             spare = bisect.bisect_left(size_marks, ends[following]) - size
-            # The new window must begin after each of these: the old beginning, and the last marks that are too many.
-            after = max(
-                first, overlap_marks[shared - 1] if shared > 0 else -1, size_marks[spare - 1] if spare > 0 else -1
-            )
+            # The new window begins after the last marks that are too many: of the overlap, and of a window that still
+            # takes in the new unit. The latter lie beyond ``first``, from where that unit was out of reach.
+            after = max(overlap_marks[shared - 1] if shared > 0 else -1, size_marks[spare - 1] if spare > 0 else -1)
             place = bisect.bisect_right(cuts, after)
             first = min(starts[following], cuts[place]) if place < len(cuts) else starts[following]
         unit = following

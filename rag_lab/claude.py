@@ -119,7 +119,7 @@ class ClaudeLLM:
                     started = time.perf_counter()
                     with self._settled(body, reserved) as outcome:
                         outcome.update(messages.send(client, body))
-                    record = self.keep(body, outcome, time.perf_counter() - started)
+                    record = self._keep(body, outcome, time.perf_counter() - started)
         return record
 
     def stream(
@@ -146,16 +146,13 @@ class ClaudeLLM:
             with self._settled(body, reserved) as outcome:
                 yield from filter(None, [messages.beginning(body)])
                 yield from messages.stream(client, body, outcome)
-            record = self.keep(body, outcome, time.perf_counter() - started)
+            record = self._keep(body, outcome, time.perf_counter() - started)
         return messages.completion(body, record)
 
-    def keep(self, body: Mapping[str, Any], response: Mapping[str, Any], seconds: float, batch: bool = False) -> Any:
-        """Record a response with its cost."""
+    def _keep(self, body: Mapping[str, Any], response: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         self._tell_uncached(body, response)
-        return recordings.keep(
-            self.identity(body),
-            {"response": response, "seconds": seconds, "dollars": messages.dollars(self.model, response, batch)},
-        )
+        key = recordings.key(self.identity(body))
+        return recordings.keep(key, self.model, messages.record(self.model, response, seconds))
 
     @contextlib.contextmanager
     def _paid(self, body: dict[str, Any]) -> Iterator[float]:
@@ -166,10 +163,10 @@ class ClaudeLLM:
     def reserve(self, bodies: Sequence[dict[str, Any]], batch: bool = False) -> costs.Estimate:
         """Set the worst case of unpaid requests aside in the ledger: nothing read from a cache, all output used.
 
-        Offline counts are high, so where they would pass the window or the cap the API's own count is used.
+        Tokens are bounded offline; only where the bound would pass the window or the cap is the API asked.
         Raises ValueError for a prompt that does not fit the window and OverBudget at the cap.
         """
-        calls = [messages.call(body) for body in bodies]
+        calls = [messages.call(body, costs.token_bound) for body in bodies]
         for number, body in enumerate(bodies):
             if calls[number].window > self.window:
                 calls[number] = call = self._exact(body, calls[number])
@@ -212,9 +209,8 @@ class ClaudeLLM:
             yield outcome
             actual = messages.dollars(self.model, outcome)
         except messages.refusals() as error:
-            actual = (
-                0.0 if getattr(error, "status_code", 0) >= 400 else reserved
-            )  # an error in the middle of a stream has 200
+            if getattr(error, "status_code", 0) >= 400:  # 200: an error in the middle of a stream
+                actual = 0.0
             raise self.failure(body, error) from error
         except messages.breakages() as error:
             raise self.failure(body, error) from error
@@ -248,7 +244,7 @@ class ClaudeLLM:
         """As ``estimate``, for bodies."""
         unpaid = {recordings.key(self.identity(body)): body for body in bodies}
         unpaid = {key: body for key, body in unpaid.items() if recordings.store().get(key) is None}
-        calls = [messages.call(body) for body in unpaid.values()]
+        calls = [messages.call(body, costs.token_estimate) for body in unpaid.values()]
         hour = any(messages.kept(body) == "1h" for body in unpaid.values())
         return costs.estimate(self.model, calls, cache="1h" if hour else "5m", batch=batch, limits=limits)
 
@@ -259,18 +255,18 @@ class ClaudeLLM:
     def count_prompt_tokens(self, prompt: Prompt) -> int:
         """Tokens of ``prompt`` by the API's counting endpoint, recorded; it is free.
 
-        In mode *offline*, and where the server has no such endpoint, ``costs.safe_tokens``: an upper estimate.
+        In mode *offline*, and where the server has no such endpoint, ``costs.token_bound``: never too few.
         """
         body = messages.request(self.price, prompt, 1, 0.0, None, self.effort)
-        safe = messages.call(body).window - 1
+        bound = messages.call(body, costs.token_bound).window - 1
         if settings.mode() == "offline":
-            return safe
+            return bound
         identity = {"counted": True, **self.identity(body)}
         record = recordings.find(identity)
         if record is None:
             tokens = self._exact_tokens(body)
-            counted = {"input_tokens": safe if tokens is None else tokens, "estimated": tokens is None}
-            record = recordings.keep(identity, counted)
+            counted = {"input_tokens": bound if tokens is None else tokens, "estimated": tokens is None}
+            record = recordings.keep(recordings.key(identity), self.model, counted)
         return int(record["input_tokens"])
 
     def _exact_tokens(self, body: Mapping[str, Any]) -> int | None:
@@ -279,7 +275,7 @@ class ClaudeLLM:
         except messages.refusals() + messages.breakages() as error:
             if getattr(error, "status_code", None) in (401, 403):
                 raise self.failure(body, error) from error
-            warnings.warn(f"{self.name} did not count tokens ({error}); a high estimate is used.", stacklevel=2)
+            warnings.warn(f"{self.name} did not count tokens ({error}); an upper bound is used.", stacklevel=2)
             return None
 
     def _tell_uncached(self, body: Mapping[str, Any], response: Mapping[str, Any]) -> None:

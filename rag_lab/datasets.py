@@ -75,6 +75,18 @@ class KeyValueRecord:
     value: str
 
 
+# The example of Günther et al. 2024 (arXiv 2409.04701, Table 1). Its three sentences are from Wikipedia's article on
+# Berlin (CC BY-SA 4.0).
+BERLIN = Document(
+    "berlin-example",
+    "Berlin is the capital and largest city of Germany, both by area and by population. Its more than 3.85 million "
+    "inhabitants make it the European Union's most populous city, as measured by population within city limits. The "
+    "city is also one of the states of Germany, and is the third smallest state in the country in terms of area.",
+    title="Berlin",
+    uri="https://en.wikipedia.org/wiki/Berlin",
+)
+
+
 def load_corpus(name: str, folder: Path = CORPORA) -> Corpus:
     """A built-in corpus (``cities``, ``insurance``, ``handbook``): ``NAME/*.md`` and ``NAME/questions.jsonl``.
 

@@ -172,7 +172,7 @@ _BLOCK = re.compile(
     "address|article|aside|blockquote|body|caption|dd|details|div|dl|dt|fieldset|figcaption|figure|footer|form|header"
     "|hr|main|nav|ol|p|section|summary|table|ul"
 )
-_AROUND = {"br": ("\n", ""), "li": ("\n- ", "\n"), "tr": ("\n", "\n"), "td": ("", " "), "th": ("", " ")}
+_AROUND = {"br": ("\n", ""), "li": ("\n- ", ""), "tr": ("\n", ""), "td": ("", " "), "th": ("", " ")}
 
 
 def _read_html(data: bytes) -> _Parts:

@@ -1,9 +1,8 @@
-"""Text to vectors: each text on its own (naive), or chunks pooled from the token vectors of their whole document (late)."""
+"""Text to vectors: each text on its own (naive), or chunks pooled from their document's token vectors (late)."""
 
 import copy
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from rag_lab import models
 from rag_lab.documents import Chunk, Document
+from rag_lab.token_spans import Span, Tokens, Window, chunk_token_ranges, macro_windows, split_encoding
 
 Vectors = NDArray[np.float32]
 Kind = Literal["passage", "query"]
@@ -19,19 +19,10 @@ BATCH_TOKENS = 2048  # padded tokens in one forward pass
 LONG_WORK = 50_000  # tokens from which a progress bar is shown
 
 
-@dataclass(frozen=True)
-class _Tokens:
-    """A tokenised text: ``head`` tokens of [CLS] and prefix, the text's own, ``tail`` tokens of [SEP]."""
-
-    ids: list[int]
-    offsets: list[tuple[int, int]]
-    head: int
-    tail: int
-
-
 class Encoder:
     """An embedding model. ``tokenizer`` is its transformers tokenizer; ``window`` the most tokens it reads at once,
-    special tokens and prefix included; ``dimension`` the length of its vectors; ``files`` says where it came from.
+    special tokens and prefix included; ``dimension`` the length of its vectors; ``files`` says where it came from;
+    ``batch_tokens`` the most tokens, padding included, of one forward pass (raise it on a GPU).
     """
 
     def __init__(
@@ -68,10 +59,14 @@ class Encoder:
 
         ``dtype``: ``"float32"``, ``"bfloat16"`` or None for what is quickest here (see ``models.best_dtype``).
         ``allow_remote_code`` runs Python code from this model's hub repository: RuntimeError where the model needs
-        it and it was not allowed.
+        it and it was not allowed. ValueError for another ``dtype``.
         """
+        if dtype not in (None, "float32", "bfloat16"):
+            raise ValueError(f"dtype is {dtype!r}; it is 'float32', 'bfloat16' or None for the quickest here.")
         from transformers import AutoModel, AutoTokenizer
+        from transformers.utils import logging
 
+        logging.disable_progress_bar()  # reading the weights takes a moment; downloads have a bar of their own
         files = models.resolve(name)
         traits = models.embedding_traits(files)
         if traits.remote_code and not allow_remote_code:
@@ -79,13 +74,11 @@ class Encoder:
                 f"{name} runs Python code from its hub repository: read that code, then pass allow_remote_code=True."
             )
         device = device or models.device()
-        options = {"trust_remote_code": allow_remote_code}
+        options: dict[str, Any] = {"trust_remote_code": allow_remote_code}
         if files.gguf_file:
             options["gguf_file"] = files.gguf_file
         tokenizer = AutoTokenizer.from_pretrained(files.path_or_id, **options)
-        model = AutoModel.from_pretrained(
-            files.path_or_id, dtype=dtype or models.best_dtype(device), **options
-        )
+        model = AutoModel.from_pretrained(files.path_or_id, dtype=dtype or models.best_dtype(device), **options)
         return cls(model.to(device), tokenizer, files, traits)
 
     def __repr__(self) -> str:
@@ -107,7 +100,7 @@ class Encoder:
         if not 0 < limit <= self.window:
             raise ValueError(f"max_tokens is {limit}; {self.files.name} reads 1 to {self.window} tokens.")
         tokenised = self._tokenise(texts, kind)
-        sequences = [_cut(tokens, limit) for tokens in tokenised]
+        sequences = [tokens.cut(limit) for tokens in tokenised]
         if empty := [i for i, ids in enumerate(sequences) if not ids]:
             raise ValueError(f"Text {empty[0]} ({texts[empty[0]]!r}) has no tokens: leave it out.")
         if lost := [len(t.ids) for t, ids in zip(tokenised, sequences, strict=True) if len(t.ids) > len(ids)]:
@@ -145,7 +138,8 @@ class Encoder:
         Günther et al. 2024 (arXiv 2409.04701), section 3: the model reads the whole document, then each chunk's
         vector is the mean of its token vectors. A token belongs to the chunk that holds its first character that is
         not white space; text in no chunk is not pooled. [CLS] and prefix are pooled into the first chunk, [SEP] into
-        the last. A chunk that gets no token of its own takes the naive vector of its text.
+        the last. A chunk that gets no token of its own takes the naive vector of its text. What ``Chunk.context``
+        holds is not read.
 
         A document longer than ``window`` tokens (default: the model's window) is read in macro windows of that size,
         evenly spread, each with [CLS], prefix and [SEP], neighbours sharing at least ``overlap`` tokens (default: a
@@ -190,7 +184,6 @@ class Encoder:
                 " vectors that it was not trained to have averaged.",
                 stacklevel=3,
             )
-        groups = [(document, chunks) for document, chunks in groups]
         for document, chunks in groups:
             for chunk in chunks:
                 if document.text[chunk.start : chunk.end] != chunk.text:
@@ -200,25 +193,104 @@ class Encoder:
                     )
         tokenised = self._tokenise([document.text for document, _ in groups], "passage")
         spans = [
-            _token_spans(document.text, tokens, chunks)
+            chunk_token_ranges(document.text, tokens, chunks)
             for (document, chunks), tokens in zip(groups, tokenised, strict=True)
         ]
         sums = [np.zeros((len(chunks), self.dimension), np.float32) for _, chunks in groups]
         for i, start, vectors in self._read_windows(tokenised, window, overlap):
             for row, first, last in spans[i]:
                 sums[i][row] += vectors[max(first - start, 0) : max(last - start, 0)].sum(axis=0)
-        pooled = [_normalise(total) for total in sums]
-        self._fill_empty(groups, spans, pooled)
-        return pooled
+        self._fill_chunks_without_tokens(groups, spans, sums)
+        return [_normalise(total) for total in sums]
 
-    def _fill_empty(self, groups: Any, spans: Any, pooled: list[Vectors]) -> None:
-        """Give chunks without a token the naive vector of their text."""
+    def _fill_chunks_without_tokens(
+        self, groups: Sequence[tuple[Document, Sequence[Chunk]]], spans: list[list[Span]], sums: list[Vectors]
+    ) -> None:
+        pooled = {(i, row) for i, found in enumerate(spans) for row, _, _ in found}
+        rest = [(i, row) for i, (_, chunks) in enumerate(groups) for row in range(len(chunks))]
+        rest = [place for place in rest if place not in pooled]
+        naive = self.encode([groups[i][1][row].text for i, row in rest])
+        for (i, row), vector in zip(rest, naive, strict=True):
+            sums[i][row] = vector
 
-    def _tokenise(self, texts: Sequence[str], kind: Kind) -> list[_Tokens]:
+    def _tokenise(self, texts: Sequence[str], kind: Kind) -> list[Tokens]:
         if isinstance(texts, str):
             raise ValueError("Pass a list of texts, not one text.")
         if kind not in ("passage", "query"):
             raise ValueError(f"kind is {kind!r}; it is 'passage' or 'query'.")
         prefix = self.traits.passage_prefix if kind == "passage" else self.traits.query_prefix
         encodings = self._tokenizer.encode_batch([prefix + text for text in texts])
-        return [_split(encoding, len(prefix)) for encoding in encodings]
+        return [split_encoding(encoding, len(prefix)) for encoding in encodings]
+
+    def _read_windows(
+        self, tokenised: Sequence[Tokens], window: int | None, overlap: int | None
+    ) -> Iterator[tuple[int, int, Vectors]]:
+        """Texts in macro windows: (text, its token at row 0, the rows that count), every token of a text once."""
+        size = self.window if window is None else window
+        edges = max((tokens.head + tokens.tail for tokens in tokenised), default=0)
+        if not edges < size <= self.window:
+            raise ValueError(f"window is {size}; {self.files.name} takes {edges + 1} to {self.window} tokens.")
+        shared = size // 4 if overlap is None else overlap
+        if not 0 <= shared < size - edges:
+            raise ValueError(f"overlap is {shared}; with a window of {size} it is 0 to {size - edges - 1} tokens.")
+        windows: list[tuple[int, Window]] = [
+            (i, piece) for i, tokens in enumerate(tokenised) for piece in macro_windows(tokens, size, shared)
+        ]
+        for number, vectors in self._forward([piece.ids for _, piece in windows]):
+            i, piece = windows[number]
+            yield i, piece.token, vectors[piece.first : piece.last]
+
+    def _forward(self, sequences: Sequence[list[int]]) -> Iterator[tuple[int, Vectors]]:
+        """The last hidden states (t, d) in float32 of each sequence with its number, the longest sequences first."""
+        import torch
+        from tqdm.auto import tqdm
+
+        total = sum(map(len, sequences))
+        padding = self.tokenizer.pad_token_id or 0
+        with tqdm(total=total, unit=" tokens", unit_scale=True, disable=total < LONG_WORK, leave=False) as progress:
+            for batch in _batches(sequences, self.batch_tokens):
+                lengths = [len(sequences[i]) for i in batch]
+                ids = torch.full((len(batch), max(lengths)), padding)
+                mask = torch.zeros_like(ids)
+                for row, i in enumerate(batch):
+                    ids[row, : lengths[row]] = torch.tensor(sequences[i])
+                    mask[row, : lengths[row]] = 1
+                with torch.inference_mode():
+                    inputs = {"input_ids": ids.to(self.model.device), "attention_mask": mask.to(self.model.device)}
+                    states = self.model(**inputs).last_hidden_state.float().cpu().numpy()
+                for row, i in enumerate(batch):
+                    yield i, states[row, : lengths[row]]
+                progress.update(sum(lengths))
+
+
+def _batches(sequences: Sequence[list[int]], batch_tokens: int) -> Iterator[list[int]]:
+    """Numbers of sequences of like length, so that little is padded: at most ``batch_tokens`` a batch."""
+    order = sorted((i for i, ids in enumerate(sequences) if ids), key=lambda i: -len(sequences[i]))
+    start = 0
+    while start < len(order):
+        stop = start + max(batch_tokens // len(sequences[order[start]]), 1)
+        yield order[start:stop]
+        start = stop
+
+
+def _pool(vectors: Vectors, pooling: models.Pooling) -> Vectors:
+    """One vector (d,) of a text's token vectors (t, d)."""
+    if pooling == "mean":
+        return vectors.mean(axis=0)
+    return vectors[0] if pooling == "cls" else vectors[-1]
+
+
+def _normalise(vectors: Vectors) -> Vectors:
+    """Rows of length 1; a row of zeros stays."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+
+
+def _own_window(model: Any, tokenizer: Any) -> int:
+    """The shorter of what the tokenizer and the position table allow."""
+    positions = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    if padding is not None:  # RoBERTa and its kin count positions from the padding id
+        positions -= padding + 1
+    return int(min(positions, tokenizer.model_max_length))

@@ -1,6 +1,5 @@
 """Language models: the prompt and completion types that every model shares, and local models on transformers."""
 
-import itertools
 import json
 import time
 from collections.abc import Generator, Sequence
@@ -9,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rag_lab import models
-from rag_lab.chat_tokens import ChatTokens, chat_tokens, text_tokens
-from rag_lab.decoding import choose, forward, unsettled
+from rag_lab.chat_tokens import chat_tokens, text_tokens
+from rag_lab.decoding import Reading, Writing, batches
 from rag_lab.gguf_cache import dequantised
-from rag_lab.prefix_cache import PrefixCache, copy_state, empty_state
+from rag_lab.prefix_cache import PrefixCache, empty_state
 
 CacheTime = Literal["", "5m", "1h"]
 
@@ -101,7 +100,7 @@ def finish(stream: Stream) -> Completion:
 
 
 class LocalLLM:
-    """A chat model on transformers. ``model`` and ``tokenizer`` are transformers' own, for what is not offered here.
+    """A chat model on transformers; ``model`` and ``tokenizer`` are transformers' own, for what is not offered here.
 
     With ``prefix_cache`` a prompt's fixed beginning (up to its last block with ``cache`` set) is read once and its
     key-value state reused; answers are the same without, and slower.
@@ -109,6 +108,7 @@ class LocalLLM:
 
     def __init__(self, name: str, model: Any, tokenizer: Any, prefix_cache: bool = True) -> None:
         self.name = name
+        self.dtype = str(model.dtype).removeprefix("torch.")
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.prefix_cache = prefix_cache
@@ -119,11 +119,7 @@ class LocalLLM:
 
     @classmethod
     def load(
-        cls,
-        name: str = "smollm2",
-        dtype: str | None = None,
-        device: str | None = None,
-        prefix_cache: bool = True,
+        cls, name: str = "smollm2", dtype: str | None = None, device: str | None = None, prefix_cache: bool = True
     ) -> "LocalLLM":
         """Load by short name, hub id or path (see ``models.resolve``, whose errors it raises).
 
@@ -141,6 +137,9 @@ class LocalLLM:
         dtype = dtype or models.best_dtype(device)
         model = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, dtype)).to(device)
         return cls(name, model, AutoTokenizer.from_pretrained(source), prefix_cache)
+
+    def __repr__(self) -> str:
+        return f"LocalLLM({self.name!r}, {self.dtype})"
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text on its own, in which nothing counts as a control token."""
@@ -178,17 +177,56 @@ class LocalLLM:
         with ``seed``. A ``schema`` is only asked for, in the system text: what comes back may not follow it.
         Raises TypeError for a prompt that is not a Prompt, ValueError where prompt and answer exceed the window.
         """
-        if not isinstance(prompt, Prompt):
-            raise TypeError(f"A Prompt is needed, not {type(prompt).__name__}: write Prompt.of(question).")
-        if max_tokens < 1 or temperature < 0 or "" in stop:
-            raise ValueError(
-                f"max_tokens ({max_tokens}) must be at least 1, temperature ({temperature}) at least 0, and no stop "
-                "text empty."
-            )
-        tokens = chat_tokens(self.tokenizer, _asking_for(prompt, schema))
-        self._check_window(len(tokens.ids), max_tokens)
-        beginning = prompt.turns[-1].text if tokens.beginning else ""
-        return self._generate(tokens, beginning, max_tokens, temperature, tuple(stop), seed)
+        prefix, row = self._prepare(prompt, max_tokens, temperature, schema, stop, seed)
+
+        def pieces() -> Stream:
+            started = time.perf_counter()
+            unread = len(row.unread)
+            reading, known = self._start(prefix, 1)
+            while not row.reason:
+                row.step(reading.read([row.unread])[0, -1])
+                if piece := row.piece():
+                    yield piece
+            seconds = time.perf_counter() - started
+            usage = Usage(unread, len(prefix) - known, known, len(row.written), seconds)
+            return Completion(row.text, usage, row.reason)
+
+        return pieces()
+
+    def complete_many(
+        self,
+        prompts: Sequence[Prompt],
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        schema: dict[str, Any] | None = None,
+        stop: Sequence[str] = (),
+        seed: int = 0,
+        batch_size: int = 8,
+    ) -> list[Completion]:
+        """``complete`` for each prompt, in order; those with the same fixed beginning are written side by side.
+
+        A batch's seconds are shared out evenly. In bfloat16 it may round to other tokens than a prompt alone does.
+        """
+        rows = [self._prepare(prompt, max_tokens, temperature, schema, stop, seed) for prompt in prompts]
+        usages = [Usage()] * len(rows)
+        room = 2 * self.window - batch_size * max_tokens
+        for prefix, batch in batches([(prefix, row.unread) for prefix, row in rows], room, batch_size):
+            started = time.perf_counter()
+            unread = [len(rows[i][1].unread) for i in batch]
+            reading, known = self._start(prefix, len(batch))
+            writing = [rows[i][1] for i in batch]
+            while writing:
+                for row, logits in zip(writing, reading.read([row.unread for row in writing]), strict=True):
+                    row.step(logits[-1])
+                going = [i for i, row in enumerate(writing) if not row.reason]
+                if 0 < len(going) < len(writing):
+                    reading.keep_rows(going)
+                writing = [writing[i] for i in going]
+            seconds = (time.perf_counter() - started) / len(batch)
+            for i, count in zip(batch, unread, strict=True):
+                usages[i] = Usage(count, len(prefix) - known, known, len(rows[i][1].written), seconds)
+                known = len(prefix)  # only the first has paid for reading it
+        return [Completion(row.text, usage, row.reason) for (_, row), usage in zip(rows, usages, strict=True)]
 
     def log_likelihood(self, prompt: Prompt, continuation: str) -> float:
         """Log-probability in nats of ``continuation`` after ``prompt``: the sum over its tokens, each given the rest.
@@ -200,100 +238,63 @@ class LocalLLM:
     def log_likelihoods(
         self, prompts: Sequence[Prompt], continuations: Sequence[str], batch_size: int = 8
     ) -> list[float]:
-        """``log_likelihood`` of each pair, read in batches of those whose prompts share a fixed beginning."""
+        """``log_likelihood`` of each pair, in order; those with the same fixed beginning are read side by side."""
         import torch
 
         rows = []
         for prompt, continuation in zip(prompts, continuations, strict=True):
-            ids, fixed, _ = chat_tokens(self.tokenizer, prompt)
             answer = text_tokens(self.tokenizer, continuation)
             if not answer:
                 raise ValueError("The continuation is empty: there is nothing to find the likelihood of.")
-            self._check_window(len(ids), len(answer))
-            fixed = min(fixed, len(ids) - 1) if self.prefix_cache else 0
-            rows.append((tuple(ids[:fixed]), ids[fixed:], answer))
-        order = sorted(range(len(rows)), key=lambda i: (rows[i][0], len(rows[i][1])))
+            prefix, unread, _ = self._tokens(prompt, len(answer))
+            rows.append((prefix, unread + answer[:-1], answer))
         totals = [0.0] * len(rows)
-        for prefix, group in itertools.groupby(order, key=lambda i: rows[i][0]):
-            same = list(group)
-            for batch in (same[i : i + batch_size] for i in range(0, len(same), batch_size)):
-                read = [rows[i][1] + rows[i][2][:-1] for i in batch]
-                width = max(map(len, read))
-                padded = [row + row[-1:] * (width - len(row)) for row in read]  # what follows a row is not looked at
-                first = min(len(rows[i][1]) for i in batch) - 1
-                state = self._state(list(prefix), len(batch))[0]
-                logits = forward(self.model, padded, state, keep=width - first)
-                for row, i in enumerate(batch):
-                    start = len(rows[i][1]) - 1 - first
-                    scores = logits[row, start : start + len(rows[i][2])].float().log_softmax(-1)
-                    answer_ids = torch.tensor(rows[i][2], device=scores.device)
-                    totals[i] = scores.gather(1, answer_ids[:, None]).sum().item()
+        for prefix, batch in batches([row[:2] for row in rows], 2 * self.window, batch_size):
+            reading, _ = self._start(prefix, len(batch))
+            logits = reading.read([rows[i][1] for i in batch], keep=max(len(rows[i][2]) for i in batch))
+            for row, i in zip(logits, batch, strict=True):
+                answer = torch.tensor(rows[i][2], device=row.device)[:, None]
+                totals[i] = row[-len(answer) :].float().log_softmax(-1).gather(1, answer).sum().item()
         return totals
 
-    def _check_window(self, prompt_tokens: int, answer_tokens: int) -> None:
-        if prompt_tokens + answer_tokens > self.window:
-            raise ValueError(
-                f"{self.name}: a prompt of {prompt_tokens} tokens and an answer of up to {answer_tokens} make "
-                f"{prompt_tokens + answer_tokens}, but the window has {self.window}: shorten one of them."
-            )
-
-    def _state(self, prefix: list[int], rows: int = 1) -> tuple[Any, int]:
-        """The state after ``prefix``, ``rows`` times over, and how many of its tokens were not read now."""
-        state, known = self._prefixes.state(prefix) if prefix else (empty_state(), 0)
-        return (state if rows == 1 else copy_state(state, len(prefix), rows)), known
-
-    def _generate(
-        self,
-        tokens: ChatTokens,
-        beginning: str,
-        max_tokens: int,
-        temperature: float,
-        stop: tuple[str, ...],
-        seed: int,
-    ) -> Stream:
+    def _prepare(
+        self, prompt: Prompt, max_tokens: int, temperature: float, schema: Any, stop: Sequence[str], seed: int
+    ) -> tuple[list[int], Writing]:
+        """The fixed beginning's ids, and the answer that is to be written after the rest."""
         import torch
 
-        started = time.perf_counter()
+        if max_tokens < 1 or temperature < 0 or "" in stop:
+            raise ValueError(
+                f"max_tokens is {max_tokens} (1 or more), temperature {temperature} (0 or more); stop texts have text."
+            )
+        prefix, unread, lead = self._tokens(prompt, max_tokens, schema)
+        beginning = prompt.turns[-1].text if lead else ""
         generator = torch.Generator().manual_seed(seed)
-        fixed = min(tokens.fixed, len(tokens.ids) - 1) if self.prefix_cache else 0
-        state, known = self._state(tokens.ids[:fixed])
-        lead = tokens.ids[len(tokens.ids) - tokens.beginning :]  # decoded along, since some decoders look back
-        written: list[int] = []
-        text, sent, reason = beginning, 0, "max_tokens"
-        unread = tokens.ids[fixed:]
-        while len(written) < max_tokens:
-            token = choose(forward(self.model, [unread], state)[0, -1], temperature, generator)
-            if token in self._ends:
-                reason = "end_turn"
-                break
-            written.append(token)
-            unread = [token]
-            text = beginning + self._decode(lead + written)[len(self._decode(lead)) :]
-            stops = [at for mark in stop if (at := text.find(mark, len(beginning))) >= 0]
-            if stops:
-                text, reason = text[: min(stops)], "stop_sequence"
-                break
-            ready = len(text) - unsettled(text[len(beginning) :], stop)
-            if ready > sent:
-                yield text[sent:ready]
-                sent = ready
-        if reason == "max_tokens":
-            text = text.rstrip("\ufffd")  # half a character, whose rest was not to come
-        if sent < len(text):
-            yield text[sent:]
-        seconds = time.perf_counter() - started
-        return Completion(
-            text,
-            Usage(len(tokens.ids) - fixed, fixed - known, known, len(written), seconds),
-            reason,
+        return prefix, Writing(
+            self.tokenizer, self._ends, unread, lead, beginning, max_tokens, temperature, tuple(stop), generator
         )
 
-    def _decode(self, ids: list[int]) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    def _tokens(self, prompt: Prompt, max_tokens: int, schema: Any = None) -> tuple[list[int], list[int], list[int]]:
+        """Ids of the fixed beginning, of the rest, and of the rest's end that is the assistant's beginning."""
+        if not isinstance(prompt, Prompt):
+            raise TypeError(f"A Prompt is needed, not {type(prompt).__name__}: write Prompt.of(question).")
+        if schema is not None:
+            prompt = _asking_for(prompt, schema)
+        ids, fixed, beginning = chat_tokens(self.tokenizer, prompt)
+        if len(ids) + max_tokens > self.window:
+            raise ValueError(
+                f"{self.name}: a prompt of {len(ids)} tokens and an answer of up to {max_tokens} make "
+                f"{len(ids) + max_tokens}, but the window has {self.window}: shorten one of them."
+            )
+        fixed = min(fixed, len(ids) - 1) if self.prefix_cache else 0
+        return ids[:fixed], ids[fixed:], ids[len(ids) - beginning :]
+
+    def _start(self, prefix: list[int], rows: int) -> tuple[Reading, int]:
+        """A reading that has ``prefix`` behind it, and how many of its tokens were not read now."""
+        state, known = self._prefixes.state(prefix, rows) if prefix else (empty_state(), 0)
+        return Reading(self.model, state, rows), known
 
 
-def _asking_for(prompt: Prompt, schema: dict[str, Any] | None) -> Prompt:
-    if schema is None:
-        return prompt
+def _asking_for(prompt: Prompt, schema: dict[str, Any]) -> Prompt:
     request = f"Answer only with JSON that follows this JSON schema:\n{json.dumps(schema, ensure_ascii=False)}"
     return replace(prompt, system=(*prompt.system, Block(f"\n\n{request}" if prompt.system else request)))

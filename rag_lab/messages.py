@@ -1,7 +1,7 @@
 """The Messages API: prompts as request bodies, responses as completions. Nothing here pays or records."""
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rag_lab import costs
@@ -92,18 +92,18 @@ def _strings(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-def call(body: Mapping[str, Any]) -> costs.Call:
-    """The tokens of a request, counted offline (``costs.safe_tokens``), with all of ``max_tokens`` written.
+def call(body: Mapping[str, Any], count_tokens: Callable[[str], int]) -> costs.Call:
+    """The tokens of a request by an offline count, with all of ``max_tokens`` written.
 
     Its beginning, up to the last block marked for the cache, is the prefix.
     """
     blocks = all_blocks(body)
     texts = ["\n".join(_strings(block)) for block in blocks]
-    counts = [costs.safe_tokens(text) for text in texts]
+    counts = [count_tokens(text) for text in texts]
     marked = max((number for number, block in enumerate(blocks, 1) if block.get("cache_control")), default=0)
     rest = sum(counts[marked:]) + costs.MESSAGE_TOKENS * (len(body["messages"]) + ("system" in body))
     if form := (body.get("output_config") or {}).get("format"):
-        rest += costs.safe_tokens(json.dumps(form))
+        rest += count_tokens(json.dumps(form))
     return costs.Call(rest, body["max_tokens"], "\x00".join(texts[:marked]), sum(counts[:marked]))
 
 
@@ -220,6 +220,11 @@ def token_counts(response: Mapping[str, Any]) -> dict[str, Any]:
 def dollars(model: str, response: Mapping[str, Any], batch: bool = False) -> float:
     """What a response cost, in US dollars."""
     return costs.dollars(model, **token_counts(response), batch=batch)
+
+
+def record(model: str, response: Mapping[str, Any], seconds: float, batch: bool = False) -> dict[str, Any]:
+    """What is recorded of a response: itself, how long it took and what it cost."""
+    return {"response": dict(response), "seconds": seconds, "dollars": dollars(model, response, batch)}
 
 
 def beginning(body: Mapping[str, Any]) -> str:

@@ -94,8 +94,8 @@ def lines_with_intervals(
 
 def heat_map(axes: "Axes", values: np.ndarray, columns: Sequence[str], rows: Sequence[str]) -> None:
     """``values`` (rows, columns) as shades with the number in each cell; one grey-safe scale."""
-    image = axes.imshow(values, cmap="cividis", aspect="auto")
-    middle = (image.norm.vmin + image.norm.vmax) / 2
+    axes.imshow(values, cmap="cividis", aspect="auto")
+    middle = (values.min() + values.max()) / 2
     for (r, c), value in np.ndenumerate(values):
         axes.text(
             c, r, f"{value:.2f}", ha="center", va="center", fontsize=8, color="black" if value > middle else "w"

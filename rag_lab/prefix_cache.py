@@ -3,7 +3,7 @@
 import threading
 from typing import Any
 
-from rag_lab.decoding import forward
+from rag_lab.decoding import Reading
 
 
 class PrefixCache:
@@ -18,10 +18,11 @@ class PrefixCache:
         self._states: list[tuple[list[int], Any]] = []  # (ids, state), least recently used first
         self._lock = threading.Lock()
 
-    def state(self, ids: list[int]) -> tuple[Any, int]:
-        """The state after reading ``ids``, to be extended freely, and how many ids did not have to be read.
+    def state(self, ids: list[int], rows: int = 1) -> tuple[Any, int]:
+        """The state after reading ``ids``, ``rows`` times over, and how many of the ids did not have to be read.
 
         Those are the longest common beginning with any state kept. The rest is read now and the whole is kept.
+        What is returned may be extended freely.
         """
         with self._lock:
             shared = [common_length(kept, ids) for kept, _ in self._states]
@@ -33,12 +34,12 @@ class PrefixCache:
                 self._states.append(self._states.pop(best))
                 cache = copy_state(self._states[-1][1], known)
             if known < len(ids):
-                forward(self._model, [ids[known:]], cache)
+                Reading(self._model, cache).read([ids[known:]])
                 self._states.append((ids, cache))
                 while len(self._states) > 1 and sum(len(kept) for kept, _ in self._states) > self._max_tokens:
                     self._states.pop(0)
-                cache = copy_state(cache, len(ids))
-            return cache, known
+                return copy_state(cache, len(ids), rows), known
+            return (cache if rows == 1 else copy_state(cache, known, rows)), known
 
 
 def common_length(first: list[int], second: list[int]) -> int:
@@ -60,6 +61,7 @@ def copy_state(state: Any, length: int, rows: int = 1) -> Any:
     """The state's first ``length`` tokens, ``rows`` times over, independent of the original."""
     copy = empty_state()
     for i, layer in enumerate(state.layers):
+        # Keys and values: (rows, heads, tokens, dimensions).
         keys, values = (x[..., :length, :].expand(rows, -1, -1, -1) for x in (layer.keys, layer.values))
         copy.update(keys, values, i)
     return copy

@@ -60,10 +60,10 @@ def find(request: Mapping[str, Any]) -> dict[str, Any] | None:
     return record
 
 
-def keep(request: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Store ``record`` with the model and today's date; it is on disk when this returns."""
-    dated = {"model": request["model"], "date": datetime.date.today().isoformat(), **record}
-    store().put(key(request), dated)
+def keep(name: str, model: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Store ``record`` under a ``key``, with the model and today's date; it is on disk when this returns."""
+    dated = {"model": model, "date": datetime.date.today().isoformat(), **record}
+    store().put(name, dated)
     return dated
 
 

@@ -90,10 +90,10 @@ class BM25Index:
         k1: float = 1.5,
         b: float = 0.75,
     ) -> None:
-        """``engine`` "bm25s" builds large indexes sooner and smaller. ``stem``, ``stop_words``: see ``tokenize``.
+        """``engine`` "bm25s" (an extra) needs less memory when large; ``stem`` and ``stop_words`` as in ``tokenize``.
 
-        ValueError for no chunks, none with a term, or an unknown engine; ImportError for an
-        engine or stemmer that is not installed.
+        ValueError for no chunks, none with a term, or an unknown engine; ImportError for an engine or stemmer that
+        is not installed.
         """
         if not chunks:
             raise ValueError("there are no chunks to index.")

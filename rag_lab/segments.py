@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-import regex  # type: ignore[import-untyped]
+import regex
 
 Span = tuple[int, int]
 
@@ -22,7 +22,11 @@ _CLUSTER = regex.compile(r"\X")
 # A word is a run without white space. Scripts written without spaces have one word a character, with its marks and
 # the punctuation that closes it; Unicode's line breaking class SA holds Thai, Lao, Khmer, Burmese and their like.
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{LB=SA}"
-_WORD = regex.compile(rf"(?=[{_UNSPACED}])\X[\p{{Lm}}\p{{Pe}}\p{{Pf}}\p{{Po}}]*+|[\S--[{_UNSPACED}]]++", regex.V1)
+_UNSPACED_LETTER = regex.compile(rf"[{_UNSPACED}]")
+# str.isspace, which decides what is white space here, takes in four control characters that \s of regex leaves out.
+_WORD = regex.compile(
+    rf"(?=[{_UNSPACED}])\X[\p{{Lm}}\p{{Pe}}\p{{Pf}}\p{{Po}}]*+|[\S--[\x1c-\x1f{_UNSPACED}]]++", regex.V1
+)
 
 
 def cluster_starts(text: str) -> Sequence[int]:
@@ -77,15 +81,15 @@ _WORD_BEFORE = regex.compile(r"[\p{L}\p{M}\p{N}.]+\Z")
 _ITEM = re.compile(r"[ \t]*(?:\||(?:[-*+•]|\d{1,3}[.)]|#{1,6})[ \t])")
 _HEADING_END = re.compile(r"[ \t]*(?:#{1,6}[ \t]|(?:=+|-+)[ \t]*\Z)")
 
-# Abbreviations in lower case: those before a name, those before a number, those that may also stand at an end.
-_BEFORE_NAME = re.compile(
+# Abbreviations in lower case: those that end no sentence, those that stand before a number, those that may end one.
+_NEVER_LAST = re.compile(
     "adm|capt|cmdr|col|dipl|dr|fr|gen|gov|hon|hr|ing|lt|messrs|mlle|mme|mr|mrs|ms|mt|mx|pres|prof|rep|rev|sen|sgt|vs"
-    "|акад|им|проф|ул"
+    r"|e\.g|i\.e|z\.b|акад|им|проф|ул"
 )
 _BEFORE_NUMBER = re.compile("abs|app|approx|art|ca|cap|ch|chap|eq|fig|figs|no|nos|nr|para|pp|sec|tab|tel|vol|рис|стр")
-_ANYWHERE = re.compile(
+_MAYBE_LAST = re.compile(
     "al|aug|bros|bspw|bzw|cf|co|corp|dec|dept|est|etc|ext|feb|ggf|inc|inkl|jan|jr|ltd|nov|oct|resp|sept|sr|st|univ"
-    "|usw|viz|" + r"(?:[^\W\d_]{1,3}\.)+[^\W\d_]{1,3}"  # U.S., e.g., Ph.D., p.m.
+    "|usw|viz|" + r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}"  # U.S., e.g., Ph.D., p.m.
 )
 # Words that open a sentence far more often than they follow an abbreviation.
 _OPENER = re.compile(
@@ -128,18 +132,16 @@ def _ends_sentence(text: str, begin: int, match: regex.Match[str]) -> bool:
     if any(mark not in ".!?…" for mark in marks):  # 。 ؟ ۔ । and the like mean nothing else (but ３．５ is a number)
         return not (marks == "．" and following[:1].isdigit())
     if not gap:  # 3.85, example.org/a?b=c; but a Chinese text with a Western "?" goes on without a space
-        return (
-            marks[-1] in "!?"
-            and _WORD.match(following) is not None
-            and not regex.match(rf"[^{_UNSPACED}]", following)
-        )
+        return marks[-1] in "!?" and _UNSPACED_LETTER.match(following) is not None
     if next_word[:1].islower():  # "Stop!" he said; e.g. this; wait... what
         return marks[-1] in "!?" and not closing
     if marks != "." or closing:
         return True
-    before = _WORD_BEFORE.search(text[max(begin, match.start() - 30) : match.start()])
+    # A window, so that a sentence with many full stops is not read again at each of them.
+    window = text[max(begin, match.start() - 30) : match.start()]
+    before = _WORD_BEFORE.search(window)
     word = before[0] if before else ""
-    return not _is_abbreviation(word, next_word, text[begin : match.start()].strip() == word)
+    return not _is_abbreviation(word, next_word, window.strip() == word)
 
 
 def _is_abbreviation(word: str, next_word: str, is_first: bool) -> bool:
@@ -149,11 +151,11 @@ def _is_abbreviation(word: str, next_word: str, is_first: bool) -> bool:
         return True
     if is_first and word.isdigit() and len(word) <= 3:  # 1. First item
         return True
+    if _NEVER_LAST.fullmatch(word_lower):
+        return True
     if _BEFORE_NUMBER.fullmatch(word_lower):
         return next_word[:1].isdigit()
-    if _ANYWHERE.fullmatch(word_lower):
-        return not _OPENER.fullmatch(next_word.lower())
-    return _BEFORE_NAME.fullmatch(word_lower) is not None
+    return _MAYBE_LAST.fullmatch(word_lower) is not None and not _OPENER.fullmatch(next_word.lower())
 
 
 # Markdown sections

@@ -1,0 +1,91 @@
+"""The README's tables and figure, written from the recorded results so that nobody types a number."""
+
+from typing import Any
+
+from rag_lab import papers
+from rag_lab.papers import load_result, markdown_table, published, show_interval
+
+FIGURE = papers.RESULTS / "corpora_late.png"
+
+
+def update() -> None:
+    """Write the tables between the README's marks, and the figure that it shows."""
+    text = papers.README.read_text(encoding="utf-8")
+    text = papers.replace_between(text, "notebooks", papers.notebooks_table())
+    text = papers.replace_between(text, "results", results_tables())
+    papers.README.write_text(text, encoding="utf-8")
+    draw_figure()
+
+
+def results_tables() -> str:
+    """Published beside measured, then what has no published counterpart."""
+    return "\n\n".join([published_table(), corpora_table(), scifact_table()])
+
+
+def select(result: dict[str, Any], **wanted: Any) -> dict[str, Any]:
+    """The one row whose fields have these values."""
+    (row,) = [r for r in result["rows"] if all(r.get(key) == value for key, value in wanted.items())]
+    return dict(row)
+
+
+def published_table() -> str:
+    """One line a published number: value, what was measured here, and whether the two can be compared."""
+    whole = load_result("scifact_whole")
+    rows = []
+    paper, row = published("minilm_scifact"), select(whole, name="whole abstracts, first 256 tokens")
+    rows.append([paper.claim, f"{paper.values['nDCG@10']:.4f} ({paper.read})", show_interval(row, 4), "reproduced"])
+    return markdown_table(["claim", "published", "measured", "verdict"], rows)
+
+
+def corpora_table() -> str:
+    """Span recall of naive and late chunking, and the paired difference."""
+    result = load_result("corpora_late")
+    rows = []
+    for corpus, language, k in dict.fromkeys((r["corpus"], r["language"], r["k"]) for r in result["rows"]):
+        found = {
+            name: select(result, corpus=corpus, language=language, k=k, name=name)
+            for name in ("naive", "late", "late - naive")
+        }
+        if k in (1, 5):
+            rows.append(
+                [f"{corpus} ({language}, n = {found['naive']['n']})", str(k), *map(show_interval, found.values())]
+            )
+    header = ["one sentence a chunk", "k", "naive: recall@k [95%]", "late", "late − naive, paired"]
+    return markdown_table(header, rows)
+
+
+def scifact_table() -> str:
+    """SciFact by chunk size."""
+    result = load_result("scifact_chunks")
+    rows = []
+    for size in dict.fromkeys(r["size"] for r in result["rows"]):
+        found = [select(result, size=size, name=name) for name in ("naive", "late", "late - naive")]
+        rows.append([f"{size} tokens (n = {found[0]['n']})", *map(show_interval, found)])
+    return markdown_table(["SciFact, chunks of", "naive: nDCG@10 [95%]", "late", "late − naive, paired"], rows)
+
+
+def draw_figure() -> None:
+    """Recall against k for naive and late, one panel a corpus (English questions)."""
+    from matplotlib import pyplot as plt
+
+    from rag_lab import plots
+
+    result = load_result("corpora_late")
+    names = list(dict.fromkeys(r["corpus"] for r in result["rows"]))
+    figure, axes = plots.new_figure(width=9, height=3, columns=len(names))
+    for panel, corpus in zip(axes, names, strict=True):
+        ks = sorted({r["k"] for r in result["rows"]})
+        series = {
+            name: [
+                (row["value"], row["low"], row["high"])
+                for k in ks
+                for row in [select(result, corpus=corpus, language="en", k=k, name=name)]
+            ]
+            for name in ("naive", "late")
+        }
+        plots.lines_with_intervals(panel, ks, series)
+        n = select(result, corpus=corpus, language="en", k=1, name="naive")["n"]
+        panel.set(xlabel="k", ylim=(0, 1), title=f"{corpus} (n = {n})", xticks=ks)
+    axes[0].set(ylabel="span recall@k")
+    figure.savefig(FIGURE)
+    plt.close(figure)

@@ -1,0 +1,98 @@
+"""BM25Index on both engines against bare rank-bm25: CPU seconds to index, milliseconds to search, and how both grow.
+
+python -m tests.benchmarks.bench_bm25                    about 2 min; sizes may be given: ... bench_bm25 1000 10000
+
+Texts are synthetic: 100 words each, drawn from 50,000 by Zipf's law; 20 queries of 8 words, drawn alike. Bare
+rank-bm25 is BM25Okapi over words split at spaces, which is all the analysis that its own page shows; BM25Index runs
+its whole tokenizer. Each size and engine runs in a process of its own, so that its memory can be told.
+"""
+
+import subprocess
+import sys
+import time
+from itertools import pairwise
+
+import numpy as np
+import rank_bm25
+
+from rag_lab.documents import Chunk
+from rag_lab.search import BM25Index
+
+SIZES = (10_000, 100_000)
+ENGINES = ("bare rank-bm25", "rank_bm25", "bm25s")
+WORDS, QUERIES, VOCABULARY, K = 100, 20, 50_000, 20
+
+
+def synthetic_texts(n: int, words: int, rng: np.random.Generator) -> list[str]:
+    """``n`` texts of ``words`` words; word i has probability proportional to 1 / i."""
+    share = 1 / np.arange(1, VOCABULARY + 1)
+    names = np.array([f"word{i}" for i in range(VOCABULARY)])
+    return [" ".join(names[drawn]) for drawn in rng.choice(VOCABULARY, size=(n, words), p=share / share.sum())]
+
+
+def measure(engine: str, size: int) -> tuple[float, float, float]:
+    """CPU seconds to index, milliseconds a query (median of 20), megabytes at the peak beyond those of the texts."""
+    rng = np.random.default_rng(0)
+    texts = synthetic_texts(size, WORDS, rng)
+    queries = synthetic_texts(QUERIES, 8, rng)
+    chunks = [Chunk("doc", i, text, 0, len(text)) for i, text in enumerate(texts)]
+    before = peak_megabytes()
+    began = time.process_time()
+    if engine == "bare rank-bm25":
+        okapi = rank_bm25.BM25Okapi([text.split() for text in texts])
+
+        def search(query: str) -> object:
+            return np.argsort(-okapi.get_scores(query.split()))[:K]
+    else:
+        index = BM25Index(chunks, engine)  # type: ignore[arg-type]
+
+        def search(query: str) -> object:
+            return index.search(query, K)
+
+    indexed = time.process_time() - began
+    times = []
+    for query in queries:
+        began = time.perf_counter()
+        search(query)
+        times.append((time.perf_counter() - began) * 1000)
+    return indexed, float(np.median(times)), peak_megabytes() - before
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process has held."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return float("nan")
+    scale = 1024**2 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale
+
+
+def main(sizes: list[int]) -> int:
+    """Print a table, and the growth from each size to the next."""
+    measured: dict[tuple[str, int], list[float]] = {}
+    print(f"{'chunks':>8}  {'engine':<15} {'index s':>8} {'ratio':>6} {'query ms':>9} {'ratio':>6} {'MB':>6}")
+    for size in sizes:
+        for engine in ENGINES:
+            command = [sys.executable, "-m", "tests.benchmarks.bench_bm25", "one", engine, str(size)]
+            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            measured[engine, size] = [float(value) for value in output.split()]
+            index, query, megabytes = measured[engine, size]
+            bare = measured[ENGINES[0], size]
+            print(
+                f"{size:>8,}  {engine:<15} {index:>8.2f} {index / bare[0]:>6.2f} "
+                f"{query:>9.2f} {query / bare[1]:>6.3f} {megabytes:>6.0f}",
+                flush=True,
+            )
+    for small, large in pairwise(sizes):
+        for engine in ENGINES:
+            index, query, _ = np.divide(measured[engine, large], measured[engine, small])
+            print(f"{small:,} to {large:,}, {engine}: index time x {index:.1f}, query time x {query:.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["one"]:
+        print(*measure(sys.argv[2], int(sys.argv[3])))
+    else:
+        sys.exit(main([int(size) for size in sys.argv[1:]] or list(SIZES)))

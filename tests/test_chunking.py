@@ -1,0 +1,587 @@
+"""Chunkers: worked examples, and the properties that hold for any text in any script.
+
+``check`` holds every chunk against the text it came from (the idea of the helper in chonkie's tests, with offsets
+that must be exact). Cluster bounds come from the ``regex`` package's ``\\X``, words from ``str.split``.
+"""
+
+import functools
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag_lab.chunking import (
+    CHUNKERS,
+    chunk_chars,
+    chunk_code,
+    chunk_headings,
+    chunk_paragraphs,
+    chunk_sentences,
+    chunk_tokens,
+    chunk_words,
+    merge_adjacent,
+)
+from rag_lab.documents import Chunk, Document
+
+TWELVE = "one two three four five six seven eight nine ten eleven twelve"
+
+
+def document(text: str, **fields: Any) -> Document:
+    return Document("doc", text, **fields)
+
+
+def texts(chunks: list[Chunk]) -> list[str]:
+    return [chunk.text for chunk in chunks]
+
+
+def cluster_bounds(text: str) -> set[int]:
+    return {match.start() for match in regex.finditer(r"\X", text)} | {len(text)}
+
+
+def check(text: str, chunks: list[Chunk]) -> None:
+    """Everything that holds whatever the chunker, its size and its overlap."""
+    bounds, covered = cluster_bounds(text), 0
+    for index, chunk in enumerate(chunks):
+        assert chunk.index == index
+        assert chunk.text == text[chunk.start : chunk.end]
+        assert chunk.text.strip()
+        assert {chunk.start, chunk.end} <= bounds
+        assert not text[covered : chunk.start].strip()
+        covered = max(covered, chunk.end)
+    assert not text[covered:].strip()
+    for before, after in pairwise(chunks):
+        assert before.start < after.start
+        assert before.end < after.end
+
+
+# Tokenizers that need no download: bytes (a cluster is many tokens), WordPiece (unknown words, stripped accents and
+# dropped control characters), Unigram with Metaspace (SentencePiece's form).
+
+
+@functools.cache
+def tokenizer(kind: str) -> Any:
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    if kind == "bytes":
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+        core = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))
+        core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        core.decoder = decoders.ByteLevel()
+    elif kind == "wordpiece":
+        pieces = [
+            "[UNK]",
+            *"abcdefghijklmnopqrstuvwxyz.!?",
+            *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"),
+        ]
+        core = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+        core.normalizer = normalizers.BertNormalizer()
+        core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    else:
+        pieces = ["<unk>", "▁", "▁the", "ing", *"abcdefghijklmnopqrstuvwxyz.!?"]
+        core = Tokenizer(models.Unigram([(piece, -float(i)) for i, piece in enumerate(pieces)], unk_id=0))
+        core.normalizer = normalizers.NFKC()
+        core.pre_tokenizer = pre_tokenizers.Metaspace()
+    return PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=8)
+
+
+KINDS = ["bytes", "wordpiece", "unigram"]
+
+
+def chunkers() -> dict[str, Callable[..., list[Chunk]]]:
+    """Every strategy; ``by_tokens`` once for each kind of tokenizer."""
+    named = {name: chunker for name, chunker in CHUNKERS.items() if name != "by_tokens"}
+    by_kind = {f"by_tokens {kind}": functools.partial(chunk_tokens, tokenizer=tokenizer(kind)) for kind in KINDS}
+    return {**named, **by_kind}
+
+
+NAMES = [name for name in CHUNKERS if name != "by_tokens"] + [f"by_tokens {kind}" for kind in KINDS]
+
+# Pieces that break careless code: clusters of several characters, marks without a base, all kinds of line ends and
+# white space, sentence marks of many scripts, Markdown and Python structure.
+# fmt: off
+WHITE = [" ", "  ", "\n", "\n\n", "\r\n", "\t", "\u00a0", "\u2029", "\u3000", "\x1c"]
+CLUSTERS = [
+    "e\u0301", "\u0301", "a\u0327\u0323", "👩🏽‍🚀", "🇩🇪", "🇫", "👨‍👩‍👧‍👦", "❤️",
+    "क्षि", "한", "ก็", "\u0600", "\u200d", "\u200f", "\x00",
+]
+WORDS = ["a", "bc", "Word", "שלום", "יְהִי", "عَرَبِي", "می‌شود", "Привет", "你好", "世界", "手ー"]
+SIGNS = [". ", ".", "? ", "?!", "…", "。", "؟", "۔", "।", "！”", "“", '"', "{", "(", "}\n"]
+DOTS = ["Dr. ", "3.85", "e.g. ", "U.S. "]
+MARKDOWN = ["# ", "\n# H\n", "\n## I\n\n", "\n===\n", "\n```\n", "- ", "\n1. ", "| "]
+PYTHON_LINES = ["def f():\n    return 1\n", "class A:\n", "    def g(self): pass\n", "@dec\n"]
+# fmt: on
+PIECES = st.sampled_from([*WHITE, *CLUSTERS, *WORDS, *SIGNS, *DOTS, *MARKDOWN, *PYTHON_LINES])
+TEXTS = st.one_of(st.lists(PIECES, max_size=40).map("".join), st.text(max_size=60))
+SIZES = st.integers(1, 40).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, size - 1)))
+run = settings(max_examples=60, deadline=None)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@run
+@given(text=TEXTS, size_and_overlap=SIZES)
+def test_invariants(name: str, text: str, size_and_overlap: tuple[int, int]) -> None:
+    size, overlap = size_and_overlap
+    chunks = chunkers()[name](document(text), size=size, overlap=overlap)
+    check(text, chunks)
+    if name in ("raw", "by_sentences", "by_paragraphs", "by_headings", "by_code"):
+        assert all(len(chunk.text) <= size or len(regex.findall(r"\X", chunk.text)) == 1 for chunk in chunks)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@run
+@given(text=TEXTS)
+def test_one_unit_a_chunk(name: str, text: str) -> None:
+    chunks = chunkers()[name](document(text), size=None, overlap=0)
+    check(text, chunks)
+    assert all(before.end <= after.start for before, after in pairwise(chunks))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@run
+@given(text=TEXTS, size=st.integers(1, 40))
+def test_without_overlap_the_chunks_and_the_white_space_between_them_are_the_document(
+    name: str, text: str, size: int
+) -> None:
+    rebuilt, end = [], 0
+    for chunk in chunkers()[name](document(text), size=size, overlap=0):
+        assert chunk.start >= end
+        rebuilt += [text[end : chunk.start], chunk.text]
+        end = chunk.end
+    assert "".join(rebuilt) + text[end:] == text
+
+
+@run
+@given(text=st.text("ab é\n", max_size=80), size_and_overlap=SIZES)
+def test_raw_windows_are_full_and_share_exactly_the_overlap(text: str, size_and_overlap: tuple[int, int]) -> None:
+    # Without clusters of several characters, and with no window of white space alone, nothing shortens a window.
+    size, overlap = size_and_overlap
+    text = "x" + regex.sub(r"\s+", "y", text)
+    chunks = chunk_chars(document(text), size, overlap)
+    assert all(len(chunk.text) == size for chunk in chunks[:-1])
+    assert all(a.end - b.start == overlap for a, b in pairwise(chunks))
+
+
+@run
+@given(text=st.text("ab \n", max_size=120), size_and_overlap=SIZES)
+def test_word_windows_are_full_and_share_exactly_the_overlap(text: str, size_and_overlap: tuple[int, int]) -> None:
+    size, overlap = size_and_overlap
+    chunks = chunk_words(document(text), size, overlap)
+    assert all(len(chunk.text.split()) == size for chunk in chunks[:-1])
+    shared = [text[b.start : a.end].split() for a, b in pairwise(chunks)]
+    assert all(len(words) == overlap for words in shared)
+
+
+@pytest.mark.parametrize("name", ["by_sentences", "by_paragraphs", "by_headings", "by_code"])
+@run
+@given(text=TEXTS, size_and_overlap=SIZES)
+def test_overlap_in_words_is_never_exceeded(name: str, text: str, size_and_overlap: tuple[int, int]) -> None:
+    # str.split counts fewer words than the chunkers where a script has no spaces, never more.
+    size, overlap = size_and_overlap
+    chunks = CHUNKERS[name](document(text), size=size, overlap=overlap)
+    for before, after in pairwise(chunks):
+        assert len(text[after.start : before.end].split()) <= overlap
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@run
+@given(text=TEXTS, size_and_overlap=SIZES)
+def test_token_windows_hold_and_share_no_more_tokens_than_asked(
+    kind: str, text: str, size_and_overlap: tuple[int, int]
+) -> None:
+    size, overlap = size_and_overlap
+    encoded = tokenizer(kind)(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    offsets = [(start, end) for start, end in encoded["offset_mapping"] if end > start]
+
+    def tokens(start: int, end: int) -> int:
+        return sum(start <= a and b <= end for a, b in offsets)
+
+    chunks = chunk_tokens(document(text), size, overlap, tokenizer(kind))
+    bounds = cluster_bounds(text)
+    for chunk in chunks:
+        inside = [start for start, end in offsets if chunk.start <= start and end <= chunk.end]
+        in_one_cluster = not bounds & set(range(min(inside, default=0) + 1, max(inside, default=0) + 1))
+        assert len(inside) <= size or in_one_cluster
+    for before, after in pairwise(chunks):
+        assert tokens(after.start, before.end) <= overlap
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("text", ["", " ", "\n\n \t\u3000\r\n", "\x1c"])
+def test_blank_text_gives_no_chunks(name: str, text: str) -> None:
+    assert chunkers()[name](document(text), size=5, overlap=1) == []
+    assert chunkers()[name](document(text), size=None, overlap=0) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("size", "overlap", "message"),
+    [
+        (0, 0, "size is 0"),
+        (-3, 0, "size is -3"),
+        (5, 5, r"overlap \(5\) must be smaller than size \(5\)"),
+        (5, 6, r"overlap \(6\) must be smaller than size \(5\)"),
+        (5, -1, "overlap is -1"),
+        (5.0, 0, "size is 5.0"),
+        ("5", 0, "size is '5'"),
+        (True, 0, "size is True"),
+        (5, 1.5, "overlap is 1.5"),
+        (5, None, "overlap is None"),
+        (None, 3, "overlap to 0"),
+    ],
+)
+def test_impossible_sizes_and_overlaps_are_refused(name: str, size: Any, overlap: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        chunkers()[name](document("Some text."), size=size, overlap=overlap)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unbroken_run_and_a_giant_cluster_end(name: str) -> None:
+    for text in ["x" * 100_000, "." * 20_000, "a" + "\u0301" * 20_000, "👩🏽‍🚀" * 5_000]:
+        check(text, chunkers()[name](document(text), size=1000, overlap=999))
+
+
+def test_a_run_without_a_break_is_split_hard() -> None:
+    for name in ("raw", "by_sentences", "by_paragraphs", "by_headings", "by_code"):
+        chunks = CHUNKERS[name](document("x" * 100_000), size=1500, overlap=0)
+        assert [len(chunk.text) for chunk in chunks] == [1500] * 66 + [1000]
+
+
+# Words and characters
+
+
+def test_the_twelve_words_of_the_specification() -> None:
+    assert texts(chunk_words(document(TWELVE), size=5, overlap=2)) == [
+        "one two three four five",
+        "four five six seven eight",
+        "seven eight nine ten eleven",
+        "ten eleven twelve",
+    ]
+
+
+def test_scripts_without_spaces_have_one_word_a_character() -> None:
+    assert texts(chunk_words(document("你好。iPhone 手机ー"), size=None)) == ["你", "好。", "iPhone", "手", "机ー"]
+    assert texts(chunk_words(document("می‌شود گفت"), size=None)) == ["می‌شود", "گفت"]
+
+
+def test_a_mark_on_a_space_belongs_to_the_cluster_of_the_space() -> None:
+    # "a", then a space with an acute accent, then "b": three clusters, none cut, so the accent takes its space along.
+    assert texts(chunk_words(document("a \u0301b"), size=1)) == ["a", " \u0301b"]
+
+
+def test_raw_cuts_anywhere_but_in_a_cluster() -> None:
+    assert texts(chunk_chars(document("abcdefgh"), size=4, overlap=2)) == ["abcd", "cdef", "efgh"]
+    assert texts(chunk_chars(document("ab cd  ef"), size=3, overlap=0)) == ["ab ", "cd ", " ef"]
+    # Each astronaut is four characters: two would be eight, so one of size 5 leaves a character unused.
+    assert texts(chunk_chars(document("👩🏽‍🚀👩🏽‍🚀a"), size=5, overlap=0)) == ["👩🏽‍🚀", "👩🏽‍🚀a"]
+    assert texts(chunk_chars(document("e\u0301" * 3), size=3, overlap=1)) == ["e\u0301"] * 3
+
+
+# Sentences
+
+SENTENCES = {
+    "abbreviations": ["Dr. Smith met Prof. J. R. R. Lee, e.g. The Lee, at 5 p.m. sharp.", "They spoke."],
+    "may end a sentence": [
+        "She works at Lamp Inc. in the U.S. and Acme Ltd. Berlin.",
+        "He lives in the U.S.",
+        "It is big.",
+    ],
+    "numbers": ["It has 3.85 million people on 891.7 km².", "In 1990.", "See No. 5 and Fig. 2.", "No.", "He came."],
+    "quotes": ['He said "Stop."', "“Why?” she asked.", "(See page 3.)", "‘Yes!’", "Then he went."],
+    "German quotes": ["„Halt!“ rief er, z. B. laut.", "»Nein.«", "Er ging."],
+    "runs": ["What?!", "No way!!!", "Yes... maybe.", "Wait…", "Then? !", "Done."],
+    "web addresses": ["See https://example.org/a.b?c=d!e for v1.2.3 of the file a.txt.", "Next."],
+    "notes and emphasis": ["It grew.[12]", "**Bold.**", "_Also._", "End."],
+    "Russian": ["Он живёт на ул. Мира, д. 5.", "Кто там?", "Никого!"],
+    "Hebrew": ["ד״ר כהן גר כאן.", "מה שלומך?", "״טוב.״", "תודה!"],
+    "Persian and Arabic": ["سلام.", "حال شما چطور است؟", "خوبم۔", "کیف؟!", "۳.۵ درصد است."],
+    "Devanagari": ["यह एक है।", "यह दो है॥", "क्या?"],
+}
+
+
+@pytest.mark.parametrize("parts", SENTENCES.values(), ids=SENTENCES.keys())
+def test_sentences_apart_by_spaces(parts: list[str]) -> None:
+    assert texts(chunk_sentences(document(" ".join(parts)))) == parts
+
+
+def test_chinese_and_japanese_sentences_need_no_space() -> None:
+    parts = [
+        "你好。",
+        "今天天气好吗？",
+        "他说：“走吧。”",
+        "然后走了！",
+        "“好？”",
+        "对?",
+        "数は３．５です．",
+        "次。",
+    ]
+    assert texts(chunk_sentences(document("".join(parts)))) == parts
+
+
+def test_lines_end_a_sentence_only_at_blank_lines_headings_items_and_rows() -> None:
+    text = "# A title\nA wrapped\nsentence. Next\n\nno mark\n- item one\n- item two\n  wrapped\n1. First. Second\n"
+    text += "|a|b|\n|c|d|"
+    assert texts(chunk_sentences(document(text))) == [
+        "# A title",
+        "A wrapped\nsentence.",
+        "Next",
+        "no mark",
+        "- item one",
+        "- item two\n  wrapped",
+        "1. First.",
+        "Second",
+        "|a|b|",
+        "|c|d|",
+    ]
+
+
+def test_sentences_fill_a_size_in_characters_with_an_overlap_in_words() -> None:
+    # Lengths: the first two sentences 16, the last two 17, "ee." with the third 17.
+    source = document("Aa bb cc. Dd ee. Ff gg hh iii. Jj.")
+    assert texts(chunk_sentences(source, size=17)) == ["Aa bb cc. Dd ee.", "Ff gg hh iii. Jj."]
+    assert texts(chunk_sentences(source, size=17, overlap=1)) == [
+        "Aa bb cc. Dd ee.",
+        "ee. Ff gg hh iii.",
+        "iii. Jj.",
+    ]
+    # One character less, and there is no room to repeat "ee.".
+    assert texts(chunk_sentences(source, size=16, overlap=1)) == ["Aa bb cc. Dd ee.", "Ff gg hh iii.", "iii. Jj."]
+
+
+def test_a_long_sentence_is_cut_between_words() -> None:
+    assert texts(chunk_sentences(document(TWELVE), size=20, overlap=1)) == [
+        "one two three four",
+        "four five six seven",
+        "seven eight nine ten",
+        "ten eleven twelve",
+    ]
+
+
+# Paragraphs and sections
+
+
+def test_paragraphs_are_what_blank_lines_separate() -> None:
+    text = "\n\none\nstill one\n \t\ntwo\r\n\r\nthree\n\n\n"
+    assert texts(chunk_paragraphs(document(text))) == ["one\nstill one", "two", "three"]
+    assert texts(chunk_paragraphs(document(text), size=18)) == ["one\nstill one", "two\r\n\r\nthree"]
+    assert texts(chunk_paragraphs(document("Aa bb. Cc dd.\n\nEe."), size=8)) == ["Aa bb.", "Cc dd.", "Ee."]
+
+
+LEAVE = """Preface.
+
+# Leave
+
+## Sick days
+
+Call by nine.
+
+Bring a note.
+
+```
+# no heading
+```
+
+Vacation *planning*
+-------------------
+
+Thirty days. ## no heading
+
+# Pay #
+Monthly.
+"""
+
+
+def test_headings_follow_markdown_structure() -> None:
+    chunks = chunk_headings(document(LEAVE))
+    assert [chunk.section_path for chunk in chunks] == [
+        (),
+        ("Leave", "Sick days"),
+        ("Leave", "Vacation planning"),
+        ("Pay",),
+    ]
+    assert texts(chunks)[0] == "Preface."
+    assert texts(chunks)[1].startswith("# Leave\n\n## Sick days\n\nCall")
+    assert texts(chunks)[1].endswith("# no heading\n```")
+    assert texts(chunks)[3] == "# Pay #\nMonthly."
+    check(LEAVE, chunks)
+
+
+def test_a_long_section_is_cut_between_paragraphs_and_never_joined_to_the_next() -> None:
+    chunks = chunk_headings(document(LEAVE), size=40)
+    assert texts(chunks)[:4] == [
+        "Preface.",
+        "# Leave\n\n## Sick days\n\nCall by nine.",
+        "Bring a note.\n\n```\n# no heading\n```",
+        "Vacation *planning*\n-------------------",
+    ]
+    assert [chunk.section_path for chunk in chunks][1:3] == [("Leave", "Sick days")] * 2
+
+
+def test_a_heading_without_text_joins_only_a_deeper_one() -> None:
+    chunks = chunk_headings(document("# A\n\n# B\n\n### C\n\nText.\n"))
+    assert [(chunk.section_path, chunk.text) for chunk in chunks] == [
+        (("A",), "# A"),
+        (("B", "C"), "# B\n\n### C\n\nText."),
+    ]
+
+
+def test_section_file_and_date_travel_with_every_chunk() -> None:
+    source = document(LEAVE, title="Handbook", uri="u", metadata={"file": "leave.md", "date": "2024-03-01"})
+    for chunker in (chunk_chars, chunk_words, chunk_sentences, chunk_paragraphs):
+        chunk = chunker(source, size=1, overlap=0)[-1]
+        assert chunk.section_path == ("Pay",)
+        assert (chunk.doc_id, chunk.title, chunk.uri) == ("doc", "Handbook", "u")
+        assert chunk.metadata == source.metadata
+
+
+def test_a_program_has_comments_and_no_headings() -> None:
+    source = document("# set up\nx = 1\n\n# use\nprint(x)\n", metadata={"file": "a.py"})
+    assert {chunk.section_path for chunk in chunk_paragraphs(source)} == {()}
+    assert len(chunk_headings(source)) == 1
+
+
+# Code
+
+PYTHON = '''"""Doc."""
+import os
+LIMIT = "\\d"
+
+# About f,
+# in two lines.
+@cache
+def f(x):
+
+    return x
+
+
+class A:
+    """Of A."""
+
+    # About m.
+    def m(self):
+        a = 1
+
+        return a
+
+    async def n(self):
+        pass
+print(f(1))
+'''
+
+
+def test_python_functions_and_classes_stay_whole() -> None:
+    assert texts(chunk_code(document(PYTHON))) == [
+        '"""Doc."""\nimport os\nLIMIT = "\\d"',
+        "# About f,\n# in two lines.\n@cache\ndef f(x):\n\n    return x",
+        PYTHON[PYTHON.index("class A") : PYTHON.index("\nprint")],
+        "print(f(1))",
+    ]
+
+
+def test_a_class_longer_than_the_size_is_cut_between_methods_then_at_line_ends() -> None:
+    class_source = PYTHON[PYTHON.index("class A") : PYTHON.index("print")]
+    assert texts(chunk_code(document(class_source), size=80)) == [
+        'class A:\n    """Of A."""',
+        "# About m.\n    def m(self):\n        a = 1\n\n        return a",
+        "async def n(self):\n        pass",
+    ]
+    assert texts(chunk_code(document("def f():\n    a = 1\n    b = 2\n    return a\n"), size=22)) == [
+        "def f():\n    a = 1",
+        "b = 2\n    return a",
+    ]
+
+
+def test_other_languages_are_cut_where_an_unindented_line_follows_a_blank_one() -> None:
+    source = "#include <a.h>\n\n// About f.\nint f() {\n\n  return 1;\n\n}\n\nstruct s {\n  int a;\n};\n"
+    assert texts(chunk_code(document(source))) == [
+        "#include <a.h>",
+        "// About f.\nint f() {\n\n  return 1;\n\n}",
+        "struct s {\n  int a;\n};",
+    ]
+
+
+# Tokens
+
+
+def test_token_windows() -> None:
+    # WordPiece of single letters: a token a letter, so 4 tokens from "ab cd ef" are "ab cd".
+    assert texts(chunk_tokens(document("ab cd ef"), 4, 0, tokenizer("wordpiece"))) == ["ab cd", "ef"]
+    assert texts(chunk_tokens(document("ab cd ef"), 4, 2, tokenizer("wordpiece"))) == ["ab cd", "cd ef"]
+    # A byte a token, the space counted: "ab c" are 4, and a chunk does not begin with white space.
+    assert texts(chunk_tokens(document("ab cd ef"), 4, 0, tokenizer("bytes"))) == ["ab c", "d ef"]
+
+
+def test_a_cluster_of_many_tokens_stays_whole() -> None:
+    # The family is 25 bytes, so 25 tokens, in one cluster.
+    assert texts(chunk_tokens(document("a👨‍👩‍👧‍👦b"), 3, 0, tokenizer("bytes"))) == ["a", "👨‍👩‍👧‍👦", "b"]
+
+
+def test_what_the_tokenizer_drops_is_kept() -> None:
+    # BERT's normalizer drops control characters and accents: they go with the token before.
+    chunks = chunk_tokens(document("\x01a\x02 e\u0301b"), 1, 0, tokenizer("wordpiece"))
+    assert texts(chunks) == ["\x01a\x02", "e\u0301", "b"]
+
+
+def test_a_document_longer_than_the_window_gives_no_warning(
+    recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    # These tokenizers state a window of 8 tokens.
+    assert len(chunk_tokens(document(TWELVE), 10, 0, tokenizer("wordpiece"))) == 6
+    assert not recwarn.list
+    assert not caplog.records
+
+
+def test_tokens_need_a_fast_tokenizer() -> None:
+    with pytest.raises(ValueError, match=r"tokenizer=encoder\.tokenizer"):
+        chunk_tokens(document("text"), 5, 0)
+
+
+# Joining
+
+
+def test_merge_adjacent_joins_overlapping_chunks_in_the_order_of_the_text() -> None:
+    chunks = chunk_words(document(TWELVE), size=5, overlap=2)
+    [passage] = merge_adjacent([chunks[2], chunks[0], chunks[1]])
+    assert (passage.start, passage.end) == (0, TWELVE.index(" twelve"))
+    assert passage.text == TWELVE[passage.start : passage.end]
+    assert texts(merge_adjacent([chunks[3], chunks[0]])) == ["ten eleven twelve", "one two three four five"][::-1]
+
+
+def test_merge_adjacent_joins_touching_chunks_and_across_white_space_when_given_the_document() -> None:
+    source = document("Aa bb.\nCc dd. Ee ff. Gg.")
+    raw = chunk_chars(source, size=7, overlap=0)
+    assert texts(merge_adjacent(raw)) == [source.text]
+    chunks = chunk_sentences(source)
+    assert texts(merge_adjacent([chunks[1], chunks[0], chunks[3]])) == ["Aa bb.", "Cc dd.", "Gg."]
+    assert texts(merge_adjacent([chunks[1], chunks[0], chunks[3]], [source])) == ["Aa bb.\nCc dd.", "Gg."]
+
+
+def test_merge_adjacent_keeps_documents_apart_and_the_first_section() -> None:
+    first = [Chunk("a", 0, "abc", 0, 3, section_path=("One",)), Chunk("a", 1, "cd", 2, 4, section_path=("Two",))]
+    other = [Chunk("b", 0, "abc", 0, 3, context="About b."), Chunk("b", 1, "cde", 2, 5, context="More of b.")]
+    merged = merge_adjacent([other[1], first[0], other[0], first[1]])
+    assert [(chunk.doc_id, chunk.text, chunk.section_path) for chunk in merged] == [
+        ("b", "abcde", ()),
+        ("a", "abcd", ("One",)),
+    ]
+    assert merged[0].context == "About b.\nMore of b."
+    assert merge_adjacent([]) == []
+
+
+@run
+@given(text=TEXTS, size_and_overlap=SIZES, data=st.data())
+def test_merged_passages_are_the_text_of_their_chunks(
+    text: str, size_and_overlap: tuple[int, int], data: st.DataObject
+) -> None:
+    size, overlap = size_and_overlap
+    chunks = chunk_words(document(text), size, overlap) + chunk_chars(document(text), size, overlap)
+    chosen = data.draw(st.lists(st.sampled_from(chunks), max_size=8) if chunks else st.just([]))
+    for documents in ([], [document(text)]):
+        passages = merge_adjacent(chosen, documents)
+        assert all(passage.text == text[passage.start : passage.end] for passage in passages)
+        assert all(a.end < b.start for a, b in pairwise(passages))
+        assert all(any(p.start <= c.start and c.end <= p.end for p in passages) for c in chosen)
