@@ -12,7 +12,7 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbconvert import HTMLExporter
 
 from rag_lab import notebook
@@ -32,13 +32,17 @@ def run(path: Path, in_place: bool) -> tuple[float, int, str]:
     """Seconds, claims that held, and ``ok`` or the error of one notebook; its HTML is written in either case."""
     book = nbformat.read(path, as_version=4)
     client = NotebookClient(
-        book, timeout=CELL_SECONDS, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
+        book,
+        timeout=CELL_SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+        extra_arguments=["--log-level=ERROR"],  # the kernel's remarks about loopback sockets help nobody here
     )
     began, result = time.perf_counter(), "ok"
     try:
         client.execute(env=offline_environment())
-    except CellExecutionError as error:
-        result = f"{error.ename}: {error.evalue}"
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        result = f"{type(error).__name__}: {getattr(error, 'evalue', error)}"
         print(f"\n{path.name}\n{error}", file=sys.stderr)
     seconds = time.perf_counter() - began
     for cell in book.cells:

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from rag_lab.datasets import Question
+from rag_lab.encoder import Vectors
 from rag_lab.metrics import span_recall
-from rag_lab.search import Hit, Retriever
+from rag_lab.search import DenseIndex, Hit, Retriever
 
 
 def span_recalls(retriever: Retriever, questions: Sequence[Question], ks: Iterable[int]) -> dict[int, np.ndarray]:
@@ -21,6 +22,14 @@ def span_recalls(retriever: Retriever, questions: Sequence[Question], ks: Iterab
         for k in ks:
             scores[k].append(span_recall([hit.chunk for hit in hits[:k]], question.gold))
     return {k: np.array(values) for k, values in scores.items()}
+
+
+def dense_span_recalls(
+    index: DenseIndex, queries: Vectors, questions: Sequence[Question], ks: Iterable[int]
+) -> dict[int, np.ndarray]:
+    """``span_recalls`` of exact search with the questions' vectors (n, d), embedded once for many indexes."""
+    vectors = {question.text: query for question, query in zip(questions, queries, strict=True)}
+    return span_recalls(lambda text, k: index.search(vectors[text], k), questions, ks)
 
 
 def rank_documents(hits: Sequence[Hit]) -> list[str]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rag_lab.metrics import Interval
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -14,29 +16,29 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "++", "oo")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+STYLE = {
+    "figure.dpi": 110,
+    "savefig.dpi": 110,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#DDDDDD",
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "hatch.linewidth": 0.6,
+}
 LINES = ("-", "--", "-.", ":", "-", "--", "-.")
 
 
-def new_figure(width: float = 7.0, height: float = 3.6, columns: int = 1) -> tuple["Figure", Any]:
-    """A figure in the house style with ``columns`` axes side by side (one axes object where there is one)."""
+def new_figure(width: float = 7.0, height: float = 3.6, columns: int = 1, rows: int = 1) -> tuple["Figure", Any]:
+    """A figure in the house style with ``rows`` times ``columns`` axes (one axes object where there is one)."""
     import matplotlib.pyplot as plt
 
-    style = {
-        "figure.dpi": 110,
-        "savefig.dpi": 110,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.color": "#DDDDDD",
-        "font.size": 10,
-        "axes.titlesize": 11,
-        "axes.titlelocation": "left",
-        "legend.frameon": False,
-        "hatch.linewidth": 0.6,
-    }
-    with plt.rc_context(style):
-        figure, axes = plt.subplots(1, columns, figsize=(width, height), layout="constrained")
+    plt.rcParams.update(STYLE)
+    figure, axes = plt.subplots(rows, columns, figsize=(width, height), layout="constrained")
     return figure, axes
 
 
@@ -92,6 +94,13 @@ def lines_with_intervals(
     axes.legend()
 
 
+def doubling_axis(axes: "Axes", values: Sequence[int]) -> None:
+    """A logarithmic x axis with a tick at each of ``values``, for sizes that double."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(values, [str(value) for value in values])
+    axes.minorticks_off()
+
+
 def heat_map(axes: "Axes", values: np.ndarray, columns: Sequence[str], rows: Sequence[str]) -> None:
     """``values`` (rows, columns) as shades with the number in each cell; one grey-safe scale."""
     axes.imshow(values, cmap="cividis", aspect="auto")
@@ -103,3 +112,45 @@ def heat_map(axes: "Axes", values: np.ndarray, columns: Sequence[str], rows: Seq
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)
     axes.grid(visible=False)
+
+
+def token_map(
+    axes: "Axes", values: np.ndarray, tokens: Sequence[str], rows: Sequence[str], limits: tuple[float, float]
+) -> Any:
+    """``values`` (rows, tokens) as shades under the tokens; ``limits`` make several maps comparable.
+
+    Returns what ``figure.colorbar`` takes.
+    """
+    image = axes.imshow(values, cmap="cividis", aspect="auto", vmin=limits[0], vmax=limits[1])
+    axes.set_xticks(range(len(tokens)), tokens, rotation=60, ha="left", rotation_mode="anchor")
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
+    axes.grid(visible=False)
+    axes.set_xticks(np.arange(len(tokens) - 1) + 0.5, minor=True)
+    axes.set_yticks(np.arange(len(rows) - 1) + 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.5)
+    axes.tick_params(which="minor", length=0)
+    return image
+
+
+def differences(axes: "Axes", labels: Sequence[str], series: Mapping[str, Sequence[Interval]]) -> None:
+    """Differences with their intervals, one row a label from the top, and a line at zero: no difference found."""
+    rows = np.arange(len(labels), dtype=float)
+    axes.axvline(0, color="#333333", linewidth=1)
+    for i, (name, intervals) in enumerate(series.items()):
+        shift = (i - (len(series) - 1) / 2) * 0.24
+        values = np.array([interval.value for interval in intervals])
+        bounds = np.array([(interval.low, interval.high) for interval in intervals])
+        axes.errorbar(
+            values,
+            rows + shift,
+            xerr=np.abs(bounds.T - values),
+            fmt=MARKERS[i],
+            color=COLOURS[i],
+            capsize=3,
+            elinewidth=1.4,
+            label=name,
+        )
+    axes.set_yticks(rows, labels)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")

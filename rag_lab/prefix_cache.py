@@ -3,6 +3,7 @@
 import threading
 from typing import Any
 
+from rag_lab.chat_tokens import common_length
 from rag_lab.decoding import Reading
 
 
@@ -40,14 +41,6 @@ class PrefixCache:
                     self._states.pop(0)
                 return copy_state(cache, len(ids), rows), known
             return (cache if rows == 1 else copy_state(cache, known, rows)), known
-
-
-def common_length(first: list[int], second: list[int]) -> int:
-    """How many ids the two begin with in common."""
-    for i, (a, b) in enumerate(zip(first, second, strict=False)):
-        if a != b:
-            return i
-    return min(len(first), len(second))
 
 
 def empty_state() -> Any:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AddedToken
 
-from rag_lab.chat_tokens import chat_tokens, text_tokens
+from rag_lab.chat_tokens import chat_tokens, common_length, text_tokens
 from rag_lab.llm import Block, Prompt, Turn
 from tests.local_model import smollm2
 
@@ -45,25 +45,34 @@ def test_control_tokens_in_a_text_are_only_text() -> None:
     assert not {0, START, END} & set(text_tokens(tokenizer, attack))
 
 
+def test_common_length() -> None:
+    assert [common_length([1, 2, 3], other) for other in ([], [1], [2], [1, 2, 4], [1, 2, 3, 4])] == [0, 1, 0, 2, 3]
+
+
 @settings(max_examples=30, deadline=None)
-@given(document=LETTERS, first=LETTERS, second=LETTERS, beginning=LETTERS)
-def test_what_stands_before_a_cut_has_the_same_ids_whatever_follows(
-    document: str, first: str, second: str, beginning: str
-) -> None:
+@given(blocks=st.lists(LETTERS, min_size=1, max_size=4), cached=st.integers(0, 3), beginning=LETTERS)
+def test_where_blocks_meet_makes_no_difference_to_the_ids(blocks: list[str], cached: int, beginning: str) -> None:
     tokenizer = smollm2().tokenizer
+    user = Turn("user", tuple(Block(text, cache="5m" if i == cached else "") for i, text in enumerate(blocks)))
+    ids, fixed, _ = chat_tokens(tokenizer, Prompt((user,)))
+    assert ids == chat_tokens(tokenizer, Prompt.of("".join(blocks))).ids
+    assert tokenizer.decode(ids).endswith("user\n" + "".join(blocks) + "<|im_end|>\n<|im_start|>assistant\n")
+    before = text_tokens(tokenizer, "user\n" + "".join(blocks[: cached + 1]))
+    behind = 3 + len(text_tokens(tokenizer, "assistant\n"))  # <|im_end|>, a line end, <|im_start|>
+    head = len(ids) - behind - len(text_tokens(tokenizer, "user\n" + "".join(blocks)))
+    marked = cached < len(blocks)
+    assert fixed == (head + common_length(ids[head:], before) if marked else 0)
+    begun = chat_tokens(tokenizer, Prompt((user, Turn("assistant", (Block(beginning),)))))
+    assert begun.ids == ids + text_tokens(tokenizer, beginning)
+    assert (begun.fixed, begun.beginning) == (fixed, len(begun.ids) - len(ids))
 
-    def prompt(question: str, beginning: str) -> Prompt:
-        turns = [Turn("user", (Block("Read: "), Block(document, cache="5m"), Block(question)))]
-        return Prompt((*turns, Turn("assistant", (Block(beginning),))) if beginning else tuple(turns))
 
-    one, two = chat_tokens(tokenizer, prompt(first, "")), chat_tokens(tokenizer, prompt(second, beginning))
-    assert one.fixed == two.fixed
-    assert one.ids[: one.fixed] == two.ids[: two.fixed]
-    assert tokenizer.decode(one.ids[: one.fixed]).endswith(f"user\nRead: {document}")
-    assert tokenizer.decode(two.ids[len(two.ids) - two.beginning :]) == beginning
-    whole = chat_tokens(tokenizer, prompt(second, "")).ids
-    assert two.ids == whole + text_tokens(tokenizer, beginning)
-    assert tokenizer.decode(whole).endswith(f"Read: {document}{second}<|im_end|>\n<|im_start|>assistant\n")
+def test_a_document_is_fixed_up_to_the_token_that_goes_on_into_the_next_block() -> None:
+    tokenizer = smollm2().tokenizer
+    for document, question, shared in (("It rains.", "\nWhy?", "It rains."), ("The ca", "t sat.", "The")):
+        user = Turn("user", (Block(document, cache="5m"), Block(question)))
+        ids, fixed, _ = chat_tokens(tokenizer, Prompt((user,)))
+        assert tokenizer.decode(ids[:fixed]).endswith(f"user\n{shared}")
 
 
 def test_the_last_cached_block_counts_wherever_it_stands() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rag_lab import prefix_cache
 from rag_lab.decoding import Reading
-from rag_lab.prefix_cache import PrefixCache, common_length
+from rag_lab.prefix_cache import PrefixCache
 from tests.local_model import tiny_model
 
 
@@ -25,10 +25,6 @@ def read_ids(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(prefix_cache, "Reading", Counting)
     monkeypatch.setattr(Counting, "read_ids", [])
     return Counting.read_ids
-
-
-def test_common_length() -> None:
-    assert [common_length([1, 2, 3], other) for other in ([], [1], [2], [1, 2, 4], [1, 2, 3, 4])] == [0, 1, 0, 2, 3]
 
 
 def test_only_what_differs_is_read(read_ids: list[int]) -> None:

@@ -10,7 +10,7 @@ from rag_lab import datasets, evaluation, papers, settings
 from rag_lab.chunking import chunk_sentences
 from rag_lab.encoder import Encoder
 from rag_lab.metrics import bootstrap_ci, paired_difference
-from rag_lab.search import DenseIndex, dense_retriever
+from rag_lab.search import DenseIndex
 
 KS = (1, 3, 5, 10)
 COMMAND = "python -m tests.benchmarks.measure_corpora_late"
@@ -26,8 +26,9 @@ def corpus_rows(encoder: Encoder, corpus: datasets.Corpus) -> list[dict]:
     rows = []
     for language in sorted({q.language for q in corpus.questions}):
         questions = [q for q in corpus.questions if q.answerable and q.language == language]
+        queries = encoder.encode([q.text for q in questions], kind="query")
         recalls = {
-            name: evaluation.span_recalls(dense_retriever(DenseIndex(chunks, v), encoder), questions, KS)
+            name: evaluation.dense_span_recalls(DenseIndex(chunks, v), queries, questions, KS)
             for name, v in vectors.items()
         }
         for k in KS:

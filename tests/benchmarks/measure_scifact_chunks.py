@@ -38,12 +38,11 @@ def whole_abstracts(scifact: datasets.RetrievalSet) -> None:
     began = time.perf_counter()
     encoder = Encoder.load("minilm", dtype="float32")
     queries = encoder.encode(list(scifact.queries.values()), kind="query")
-    rows = []
-    for window in (256, 512):
-        vectors = encoder.encode([f"{d.title} {d.text}" for d in scifact.documents], max_tokens=window)
-        scores = ndcg_per_query(scifact, queries, vectors, [d.id for d in scifact.documents])
-        rows.append({"name": f"whole abstracts, first {window} tokens"} | papers.interval_fields(bootstrap_ci(scores)))
-        print(rows[-1], flush=True)
+    # sentence-transformers reads 256 tokens of this model, and so did the published row.
+    vectors = encoder.encode([f"{d.title} {d.text}" for d in scifact.documents], max_tokens=256)
+    scores = ndcg_per_query(scifact, queries, vectors, [d.id for d in scifact.documents])
+    rows = [{"name": "whole abstracts, first 256 tokens"} | papers.interval_fields(bootstrap_ci(scores))]
+    print(rows, flush=True)
     record("scifact_whole", rows, "all-MiniLM-L6-v2, float32", began)
 
 

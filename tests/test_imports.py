@@ -1,0 +1,38 @@
+"""The package stays quick to import, and its modules import one way."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "rag_lab"
+MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if not path.stem.startswith("__"))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_heavy_is_imported_before_it_is_used(module: str) -> None:
+    heavy = ("torch", "transformers", "anthropic", "matplotlib", "pypdf", "bm25s", "scipy")
+    code = f"import sys, rag_lab.{module}; print([m for m in {heavy} if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def imported(module: str) -> set[str]:
+    """The package's own modules that a module imports, wherever in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "rag_lab":
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rag_lab."):
+            names.add((node.module or "").split(".")[1])
+    return names & set(MODULES)
+
+
+def test_imports_have_no_circle() -> None:
+    waiting = {module: imported(module) for module in MODULES}
+    while ready := [module for module, needs in waiting.items() if not needs & waiting.keys()]:
+        for module in ready:
+            del waiting[module]
+    assert not waiting, "these import each other in a circle"
