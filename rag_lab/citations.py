@@ -2,25 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from rag_lab.markers import Citation, Event, MarkerScanner
+from rag_lab.prompting import MISSING, REFUSAL, Source
 from rag_lab.segments import Span, sentences
-
-
-class Source(Protocol):
-    """What is needed of a source here; ``prompting.Source`` has it."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def uri(self) -> str: ...
-    @property
-    def section_path(self) -> tuple[str, ...]: ...
-    @property
-    def text(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -64,8 +49,9 @@ def validate_citations(answer: str, sources: Sequence[Source]) -> CitationReport
     """What ``answer`` cites of ``sources``, whose ids are S1, S2 …; ValueError where two share an id.
 
     Markers are read as ``markers.MarkerScanner`` says. A marker belongs to the sentence it stands in, and one between
-    two sentences to the first, if they are on the same line. Headings, fenced code, lines without a word, and
-    beginnings of lists ("… are:") claim nothing and are no sentences here. Linear in the length of the answer.
+    two sentences to the first, if they are on the same line. Headings, fenced code, lines without a word, beginnings
+    of lists ("… are:"), and what the prompt has the model say of an answer that the sources lack claim nothing and
+    are no sentences here. Linear in the length of the answer.
     """
     stream = CitationStream(sources)
     stream.feed(answer)
@@ -165,9 +151,9 @@ def _trimmed(text: str) -> list[Span]:
 
 
 def _claims(sentence: str) -> bool:
-    """Whether a sentence says something that wants a source: it has a word, is no heading and leads to no list."""
-    has_word = any(character.isalnum() for character in sentence)
-    return has_word and not sentence.startswith("#") and not sentence.endswith((":", "："))
+    """Whether a sentence says something that wants a source."""
+    has_word = any(map(str.isalnum, sentence))
+    return has_word and not sentence.startswith(("#", REFUSAL, MISSING)) and not sentence.endswith((":", "："))
 
 
 def _carried(answer: str, citations: Sequence[Citation], spans: Sequence[Span]) -> list[list[Citation]]:

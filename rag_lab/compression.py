@@ -149,7 +149,7 @@ def nearest_sentences(encoder: Encoder, count: int = 2) -> Extractor:
 
 
 def model_extractor(llm: Any, max_tokens: int = 200) -> Extractor:
-    """``llm`` is asked to copy the sentences that help to answer, a line each; a local one reads passages together."""
+    """``llm`` copies the sentences that help to answer, a line each; a local one reads the passages side by side."""
 
     def prompt(question: str, text: str) -> Prompt:
         return Prompt.of(
@@ -231,9 +231,8 @@ def _opens(sentence: str, kinds: tuple[str, ...]) -> bool:
 def _openers(kinds: tuple[str, ...]) -> re.Pattern[str]:
     languages = yaml.safe_load((settings.DATA / "openers.yaml").read_text(encoding="utf-8"))
     alternatives = [
-        normal(f"(?:{opener})") + ("" if language == "zh" else r"(?!\w)")
+        f"(?:{normal(known[kind])})" + ("" if language == "zh" else r"(?!\w)")
         for language, known in languages.items()
         for kind in kinds
-        for opener in known[kind]
     ]
-    return re.compile(rf"[^\w]*(?:{'|'.join(alternatives)})")
+    return re.compile(rf"[\W\d]*(?:{'|'.join(alternatives)})")

@@ -18,9 +18,9 @@ Form = Literal["plain", "beginning", "example"]
 # Anthropic, "Introducing Contextual Retrieval" (2024-09-19): what stands before and after the document, and before
 # and after the chunk. The texts are joined to these, never put in by a template: nothing that they hold is replaced.
 CONTEXT_PROMPT = (
-    ("<document>\n", "\n</document>\n\n"),
+    ("<document>\n", "\n</document>"),
     (
-        "Here is the chunk we want to situate within the whole document\n<chunk>\n",
+        "\n\nHere is the chunk we want to situate within the whole document\n<chunk>\n",
         "\n</chunk>\nPlease give a short succinct context to situate this chunk within the overall document for the "
         "purposes of improving search retrieval of the chunk. Answer only with the succinct context and nothing "
         "else.",

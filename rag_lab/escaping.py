@@ -49,7 +49,7 @@ def _referred(match: re.Match[str]) -> str | None:
 
 
 def escape_field(text: str, markers: Iterable[str], in_tag: bool) -> str:
-    """A title, address or date on one line. ``in_tag``: for an attribute or an element, so ``& < > "`` are escaped."""
+    """A title, address or date on one line. ``in_tag``: in an attribute or element, where ``& < > "`` go too."""
     text = " ".join(text.split())
     if not in_tag:
         return escape(text, markers)
@@ -60,7 +60,7 @@ def escape_field(text: str, markers: Iterable[str], in_tag: bool) -> str:
 
 
 def normal(text: str) -> str:
-    """Compatibility decomposition, case folding, no accents or vowel points, nothing invisible; white space as spaces.
+    """Compatibility decomposition, case folding, no accents, vowel points or invisible characters, plain spaces.
 
     For matching words in any script (in Persian the zero-width non-joiner goes too); offsets do not survive.
     """

@@ -9,7 +9,7 @@ from typing import Literal
 
 import regex
 
-from rag_lab.citations import Source
+from rag_lab.prompting import Source
 from rag_lab.segments import Span, words
 
 MIN_WORDS = 3  # in a quote; a character of a script without spaces counts half
@@ -22,9 +22,8 @@ _SINGLE_QUOTES = "'‘’‚‛′‹›`´׳＇"
 _DOUBLE_QUOTES = '"“”„‟″«»״＂'
 _PLAIN = dict.fromkeys(_DASHES, "-") | dict.fromkeys(_SINGLE_QUOTES, "'") | dict.fromkeys(_DOUBLE_QUOTES, '"')
 _EDGES = _SINGLE_QUOTES + _DOUBLE_QUOTES + " \t\r\n\u00a0\u200b\u200e\u200f\u2066\u2067\u2068\u2069\ufeff"
-_ELLIPSIS = regex.compile(
-    r"(?P<dots>[…⋯]++|\.(?:\s?\.){2,}+)|\[\s{0,3}+(?&dots)\s{0,3}+\]|\(\s{0,3}+(?&dots)\s{0,3}+\)"
-)
+_DOTS = r"(?:[…⋯]++|\.(?:\s?\.){2,}+)"
+_ELLIPSIS = regex.compile(rf"{_DOTS}|\[\s{{0,3}}+{_DOTS}\s{{0,3}}+\]|\(\s{{0,3}}+{_DOTS}\s{{0,3}}+\)")
 # A letter with its marks; Unicode's stream-safe limit of 30 marks keeps the reordering of hostile runs of them cheap.
 _CLUSTER = regex.compile(r"\P{M}\p{M}{0,30}+|\p{M}{1,30}+", regex.DOTALL)
 # A hyphen inside a word. Before a line end it may be the word's own or the typesetter's.
@@ -38,8 +37,8 @@ _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{LB=SA}]")
 class _Folded:
     """A text as it is compared: ``text[i]`` comes from the characters ``starts[i]`` to ``ends[i]`` of the original.
 
-    ``hyphens``: the offsets in ``text``, in order, before which a hyphen inside a word was left out; ``breaks``: those
-    of them that stood before a line end.
+    ``hyphens``: the offsets in ``text``, in order, before which a hyphen inside a word was left out; ``breaks``:
+    those of them that stood before a line end.
     """
 
     text: str
@@ -96,7 +95,7 @@ def ground_quote(quote: str, text: str) -> Span | None:
     verbatim = next(_occurrences(_fold(quote.strip(_EDGES)), whole), None)
     if verbatim:  # with the ellipsis, if there is one in the text itself
         return whole.starts[verbatim[0]], whole.ends[verbatim[1] - 1]
-    if too_short(quote) or len(parts) == 1:
+    if too_short(quote):
         return None
     chains = list(_occurrences(_fold(parts[0]), whole))
     for part in parts[1:]:

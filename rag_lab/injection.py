@@ -22,8 +22,8 @@ Mode = Literal["off", "flag", "strip"]
 class Finding:
     """A sentence that reads as an instruction: characters ``start`` to ``end`` (exclusive) of the document's text.
 
-    ``pattern`` is the language whose pattern it matches, or empty; ``similarity`` what the function of that name gives, or
-    0 where no encoder was given.
+    ``pattern`` is the language whose pattern it matches, or empty; ``similarity`` what the function of that name
+    gives, or 0 where no encoder was given.
     """
 
     doc_id: str
@@ -50,7 +50,7 @@ def find_instructions(
     Near is a ``similarity`` of ``threshold`` or more (default: the file's, chosen for MiniLM); without ``encoder``
     the patterns decide alone. ``data/results/injection_detector.json`` says how often either is right: a wording that
     the patterns do not know is mostly missed, and with MiniLM the embedding found nothing that they had missed. An
-    instruction cut in two by a chunk's end is not seen whole. A guard of last resort: the prompt must hold without it.
+    instruction cut in two by a chunk's end is not seen whole. It is one guard of several, and never the only one.
     """
     found = [
         (chunk, start, end)
@@ -74,14 +74,20 @@ def clean_context_instructions(chunks: Sequence[Chunk], mode: Mode, encoder: Enc
     ``strip``: they are cut out; what is left of a chunk becomes chunks of its own, and one of nothing else is gone.
     ValueError for another mode.
     """
-    if mode not in get_args(Mode):
-        raise ValueError(f"clean_context_instructions is {mode!r}; it is {', '.join(get_args(Mode))}.")
-    if mode == "off":
+    if parse_mode(mode) == "off":
         return Cleaned(tuple(chunks), ())
     findings = find_instructions(chunks, encoder)
     if mode == "flag":
         return Cleaned(tuple(chunks), tuple(findings))
     return Cleaned(tuple(piece for chunk in chunks for piece in _without(chunk, findings)), tuple(findings))
+
+
+def parse_mode(value: str | bool) -> Mode:
+    """A mode as a configuration gives it: by name, or false for ``off`` and true for ``strip`` (YAML's off and on)."""
+    mode = ("strip" if value else "off") if isinstance(value, bool) else value
+    if mode not in get_args(Mode):
+        raise ValueError(f"clean_context_instructions is {mode!r}; it is {', '.join(get_args(Mode))}.")
+    return mode  # type: ignore[return-value]
 
 
 def _without(chunk: Chunk, findings: Sequence[Finding]) -> list[Chunk]:
@@ -109,7 +115,7 @@ def matching_language(sentence: str) -> str:
 
 
 def similarity(texts: Sequence[str], encoder: Encoder) -> list[float]:
-    """Each text's highest cosine with the detector's instructions; 0 where one of its ordinary sentences is nearer."""
+    """Each text's highest cosine with the detector's instructions; 0 where an ordinary sentence of it is nearer."""
     vectors = encoder.encode(texts)
     instructions, ordinary = ((vectors @ known.T).max(axis=1) for known in _exemplars(encoder))
     return (instructions * (instructions > ordinary)).tolist()

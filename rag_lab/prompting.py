@@ -33,9 +33,10 @@ def build_prompt(
 ) -> Prompt:
     """Instructions in the system part, ``history`` as turns, then one user turn: sources first, question last.
 
-    ``template`` is by default the ``sources`` layout (see ``load_template``). ``query_aware`` puts the question before
-    the sources too (Liu et al. 2023, section 4.2). History is oldest first; what stands before its first message of
-    the user is left out, since models expect the user to begin. ValueError for a blank question or another role.
+    ``template`` is by default the ``sources`` layout (see ``load_template``). ``query_aware`` puts the question
+    before the sources too (Liu et al. 2023, section 4.2). History is oldest first; what stands before its first
+    message of the user is left out, since models expect the user to begin. ValueError for a blank question or
+    another role.
     """
     if not question.strip():
         raise ValueError("The question is blank: ask something.")
@@ -87,9 +88,9 @@ def fit_prompt(
     """The prompt with as many of the ranked ``chunks`` as fit, and never a token more than ``budget_tokens``.
 
     The budget is for the whole prompt, so a model's window less its longest answer; ``count_prompt_tokens`` is the
-    model's own (``LocalLLM`` or ``ClaudeLLM``), and every prompt considered is counted as it would be sent, ordered by
-    ``order`` (such as ``order_for_long_context``). History may take half of what system, layout and question leave;
-    its oldest messages go first. ValueError where these alone are over the budget.
+    model's own (``LocalLLM`` or ``ClaudeLLM``), and every prompt considered is counted as it would be sent, ordered
+    by ``order`` (such as ``order_for_long_context``). History may take half of what system, layout and question
+    leave; its oldest messages go first. ValueError where these alone are over the budget.
     """
     template = template or load_template()
 
@@ -99,8 +100,8 @@ def fit_prompt(
     bare = count_prompt_tokens(prompt((), ()))
     if bare > budget_tokens:
         raise ValueError(
-            f"The prompt has {bare} tokens before any source is in it, the budget {budget_tokens}: shorten the question "
-            "or the system prompt, or raise the budget."
+            f"The prompt has {bare} tokens before any source is in it, the budget {budget_tokens}: shorten the "
+            "question or the system prompt, or raise the budget."
         )
     turns = _from_user(history)
     while turns and count_prompt_tokens(prompt((), turns)) > bare + (budget_tokens - bare) // 2:

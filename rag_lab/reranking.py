@@ -99,7 +99,8 @@ def cross_encoder(name: str, dtype: str | None = None, device: str | None = None
     window = min(tokenizer.model_max_length, model.config.max_position_embeddings)
 
     def score(question: str, texts: list[str]) -> list[float]:
-        asked = len(tokenizer(question, "")["input_ids"])
+        asked = len(tokenizer(question, add_special_tokens=False, verbose=False)["input_ids"])
+        asked += tokenizer.num_special_tokens_to_add(pair=True)
         if asked >= window:
             raise ValueError(f"The question has {asked} tokens; {name} reads {window}, passage included: shorten it.")
         scores: list[float] = []
@@ -155,7 +156,7 @@ def _listwise_prompt(question: str, hits: Sequence[Hit]) -> Prompt:
 
 
 def _listwise_schema(numbers: range) -> dict[str, Any]:
-    ranking = {"type": "array", "items": {"type": "integer", "enum": list(numbers)}}
+    ranking = {"type": "array", "items": {"enum": list(numbers)}}
     return {"type": "object", "properties": {"ranking": ranking}, "required": ["ranking"]}
 
 

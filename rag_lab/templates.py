@@ -99,11 +99,12 @@ def load_template(name: str | Path = "sources", system: str | Path | None = None
     texts = {part: str(parts.get(part) or "") for part in _PARTS}
     for part, fields in _PARTS.items():
         if wrong := set(_FIELD.findall(texts[part])) - fields:
-            raise ValueError(f"{path}: {part} has no field {wrong.pop()!r}; it has {', '.join(sorted(fields)) or 'none'}.")
+            known = ", ".join(sorted(fields)) or "none"
+            raise ValueError(f"{path}: {part} has no field {min(wrong)!r}; it has {known}.")
     if "{text}" not in texts["source"] or "{question}" not in texts["question"]:
         raise ValueError(f"{path}: source needs the field {{text}}, and question the field {{question}}.")
     tags = re.findall(r"<\s*/?\s*(\w+)", texts["before"] + texts["source"] + texts["after"])
-    markers = tuple(dict.fromkeys([*tags, *parts.get("markers") or ()]))
+    markers = tuple(dict.fromkeys([*tags, *(parts.get("markers") or ())]))
     escape("", markers)  # raises for one that cannot be guarded
     file = system if system is not None else parts.get("system") and path.parent / parts["system"]
     text = _find(file, ".txt").read_text(encoding="utf-8").strip() if file else ""
@@ -139,7 +140,7 @@ def _render(source: Source, number: int, template: Template) -> str:
         "id": source.id,
         "title": source.title,
         "uri": source.uri,
-        "section": " > ".join(source.section_path),
+        "section": " / ".join(part for part in source.section_path if part != source.title),
         "date": source.date,
     }
     values = {name: escape_field(value, template.markers, in_tag) for name, value in fields.items()}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from rag_lab import gguf_cache
 from rag_lab.gguf_cache import MANIFEST, dequantised
 from tests.local_model import smollm2

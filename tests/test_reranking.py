@@ -1,4 +1,4 @@
-"""Rerankers on stand-ins whose scores are written down here, on real models, and (listwise) on the loopback server."""
+"""Rerankers on stand-ins with scores written down here, on real models, and (listwise) on the loopback server."""
 
 import json
 from collections.abc import Sequence
@@ -122,7 +122,9 @@ def test_query_likelihood_is_what_transformers_calls_minus_the_loss() -> None:
 
 def test_query_likelihood_finds_the_passage_that_a_question_is_about() -> None:
     hits = hits_of("A ferry crosses the bay twice a day.", "The library opens at nine.", "Tickets cost 12 crowns.")
-    assert texts_of(query_likelihood(smollm2())("When does the library open?", hits))[0] == "The library opens at nine."
+    assert (
+        texts_of(query_likelihood(smollm2())("When does the library open?", hits))[0] == "The library opens at nine."
+    )
     with pytest.raises(ValueError, match="question is empty"):
         query_likelihood(smollm2())("", hits)
 
@@ -177,9 +179,10 @@ def save_classifier(folder: Path, labels: int) -> Path:
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
     )
     roles = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=24, **roles).save_pretrained(
-        folder
-    )
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=24, model_input_names=inputs, **roles
+    ).save_pretrained(folder)
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=len(vocabulary),
@@ -219,7 +222,7 @@ def test_a_cross_encoder_cuts_the_passage_and_never_the_question(classifier: Pat
     whole, longer = " ".join("c" * 19), " ".join("c" * 19 + "x" * 9)
     first, second = reranker("a b", hits_of(whole, longer))
     assert (first.chunk.text, first.score) == (whole, pytest.approx(second.score, abs=1e-5))
-    with pytest.raises(ValueError, match="question has 33 tokens; .* reads 24"):
+    with pytest.raises(ValueError, match=r"question has 33 tokens; .* reads 24"):
         reranker(" ".join("a" * 30), hits_of("b"))
 
 
@@ -245,7 +248,7 @@ def test_listwise_follows_the_answer(messages_server: Server) -> None:
     assert '<passage number="2">\ntwo\n</passage>' in sent
     assert QUESTION in sent
     schema = body["output_config"]["format"]["schema"]
-    assert schema["properties"]["ranking"]["items"] == {"type": "integer", "enum": [1, 2, 3]}
+    assert schema["properties"]["ranking"]["items"] == {"enum": [1, 2, 3]}
     assert schema["required"] == ["ranking"]
 
 

@@ -2,10 +2,11 @@
 
 python -m tests.benchmarks.measure_injection        about a minute; published data are read where they are found
 
-The threshold of the embedding is the least that marks at most one in 200 of the ordinary sentences in the half called
-"tune" and in the corpus "cities"; the patterns were tried on the half "tune" alone. The figures are of the half called
-"report" and of the other corpora. In that half, passages of kind "second wording" were written after the patterns were
-fixed; the others are translations of those that the patterns were tried on, so the figures for them are upper bounds.
+The threshold of the embedding is the least that marks at most one in 200 of the ordinary sentences in the half
+called "tune" and in the corpus "cities"; the patterns were tried on the half "tune" alone. The figures are of the
+half called "report" and of the other corpora. In that half, passages of kind "second wording" were written after the
+patterns were fixed; the others are translations of those that the patterns were tried on, so their figures are upper
+bounds.
 """
 
 import json
