@@ -1,9 +1,18 @@
-"""Which sources an answer cites, sentence by sentence, for a whole answer and for one that is being written."""
+"""Which sources an answer cites, sentence by sentence, for a whole answer and for one that is being written.
+
+The checks of quotes (``grounding``) and numbers (``numbers``) are offered here too.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rag_lab.grounding import QuoteCheck as QuoteCheck
+from rag_lab.grounding import check_quotes as check_quotes
+from rag_lab.grounding import ground_quote as ground_quote
 from rag_lab.markers import Citation, Event, MarkerScanner
+from rag_lab.markers import Text as Text
+from rag_lab.number_words import Number
+from rag_lab.numbers import unsupported_numbers
 from rag_lab.prompting import MISSING, REFUSAL, Source
 from rag_lab.segments import Span, sentences
 
@@ -57,6 +66,20 @@ def validate_citations(answer: str, sources: Sequence[Source]) -> CitationReport
     stream.feed(answer)
     stream.close()
     return stream.report
+
+
+def check_numbers(report: CitationReport) -> list[tuple[CitedSentence, list[Number]]]:
+    """The sentences with unsupported numbers, each held against all that it cites, titles and sections included.
+
+    Offsets of the numbers count from the sentence's ``start``. Sentences that cite nothing are not checked.
+    """
+    texts = {source.id: "\n".join([source.title, *source.section_path, source.text]) for source in report.sources}
+    checked = [
+        (sentence, unsupported_numbers(sentence.claim, "\n\n".join(texts[id_] for id_ in sentence.ids)))
+        for sentence in report.sentences
+        if sentence.ids
+    ]
+    return [(sentence, numbers) for sentence, numbers in checked if numbers]
 
 
 class CitationStream:

@@ -1,6 +1,6 @@
 """Claude's own Citations: sources as documents of a request, and the cited blocks of a response in our report.
 
-https://docs.anthropic.com/en/docs/build-with-claude/citations describes the feature; the shapes are those of the SDK.
+https://platform.claude.com/docs/en/build-with-claude/citations has the feature; the shapes are the SDK's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,8 +38,9 @@ class ClaudeAnswer:
 
 
 def document_blocks(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """A ``document`` block for each source, in order, with citations on; put them before the question's text block.
+    """A ``document`` block for each source, in order, with citations on; they go before the question's text block.
 
+    The request is one for ``ClaudeLLM.send``, whose record has the content under ``["response"]["content"]``.
     Locations in the response then count characters of ``source.text``. Section path and address go to ``context``,
     which Claude reads and does not cite. The API takes no JSON schema together with citations.
     """

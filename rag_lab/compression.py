@@ -50,8 +50,9 @@ def compress_filter(
 def model_judge(llm: Any, batch_size: int = 8) -> Reranker:
     """A reranker that asks ``llm`` of each passage whether it helps to answer: the score is 0 to 1.
 
-    For a local model it is the probability of "Yes" against "No"; any other model says so itself, as JSON, and the
-    score is 1 or 0 (ValueError for anything else).
+    For a local model it is the probability of "Yes" against "No", to be calibrated: SmolLM2 leans to No so far that
+    at 0.5 nothing is kept. Any other model says so itself, as JSON, and the score is 1 or 0 (ValueError for anything
+    else).
     """
 
     def prompt(question: str, text: str) -> Prompt:

@@ -48,7 +48,7 @@ def add_heading_context(document: Document, chunks: Sequence[Chunk]) -> list[Chu
     start, end = _opening(text)
     opening = text[start:end]
     if len(opening) > _OPENING_CHARS:
-        opening = opening[:_OPENING_CHARS].rsplit(maxsplit=1)[0] + " …"
+        opening = opening[: _OPENING_CHARS + 1].rsplit(maxsplit=1)[0] + " …"
     found = []
     for chunk in chunks:
         path = dict.fromkeys(filter(None, (document.title, *chunk.section_path)))
@@ -93,6 +93,8 @@ def situate(
     none of the documents; RuntimeError, after all are asked for, where Claude failed for some.
     """
     local = isinstance(llm, LocalLLM)
+    if as_batch and not isinstance(llm, ClaudeLLM):
+        raise ValueError(f"as_batch is for Claude's Message Batches; {llm.name} has none.")
     form = form or ("beginning" if local else "plain")
     max_tokens = max_tokens or (60 if local else 200)
     by_document: dict[str, list[Chunk]] = {document.id: [] for document in documents}
@@ -225,7 +227,8 @@ def _halve(text: str, start: int, end: int, fits: Callable[[int, int], bool]) ->
 def _whole_sentences(completion: Completion) -> str:
     """The text, without the last sentence where that was cut off (unless it is the only one)."""
     text = completion.text.strip()
-    spans = list(sentences(text, 0, len(text)))
+    followed = text + " Next"  # shows whether the last sentence is whole: if so, another begins here
+    spans = list(sentences(followed, 0, len(followed)))
     if completion.stop_reason != "max_tokens" or len(spans) < 2:
         return text
     return text[: spans[-2][1]].rstrip()

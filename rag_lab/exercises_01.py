@@ -32,7 +32,7 @@ def check_add_title(attempt: Callable[[Document, Chunk], str], corpus: Corpus, e
     texts = [attempt(documents[chunk.doc_id], chunk) for chunk in chunks]
     for chunk, text in zip(chunks, texts, strict=True):
         if text != f"{documents[chunk.doc_id].title}. {chunk.text}":
-            return f"for chunk {chunk.id} it returned {text[:60]!r}: the title, a full stop, a space, the chunk's text"
+            return f"for chunk {chunk.id} it returned {text[:60]!r}; it should be title, full stop, space, text"
     queries = encoder.encode([question.text for question in corpus.questions], kind="query")
     for name, embedded in {"without": [chunk.text for chunk in chunks], "with": texts}.items():
         index = DenseIndex(chunks, encoder.encode(embedded))

@@ -74,9 +74,7 @@ def check_windows(attempt: Mapping[int, int], window: int, overlap: int) -> str 
         right = len(macro_windows(Tokens([0] * count, [], head=1, tail=1), window, overlap))
         if attempt[count] != right:
             new = window - 2 - overlap
-            return (
-                f"{count} tokens: the first window takes {window - 2} of the text's, each further one {new} new"
-            )
+            return f"{count} tokens: the first window takes {window - 2} of the text's, each further one {new} new"
     return None
 
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 import regex
 
-from rag_lab.prompting import Source
 from rag_lab.segments import Span, words
+from rag_lab.templates import Source
 
 MIN_WORDS = 3  # in a quote; a character of a script without spaces counts half
 MIN_PART_WORDS = 2  # in each part of a quote with an ellipsis
@@ -23,12 +23,16 @@ _DOUBLE_QUOTES = '"“”„‟″«»״＂'
 _PLAIN = dict.fromkeys(_DASHES, "-") | dict.fromkeys(_SINGLE_QUOTES, "'") | dict.fromkeys(_DOUBLE_QUOTES, '"')
 _EDGES = _SINGLE_QUOTES + _DOUBLE_QUOTES + " \t\r\n\u00a0\u200b\u200e\u200f\u2066\u2067\u2068\u2069\ufeff"
 _DOTS = r"(?:[…⋯]++|\.(?:\s?\.){2,}+)"
-_ELLIPSIS = regex.compile(rf"{_DOTS}|\[\s{{0,3}}+{_DOTS}\s{{0,3}}+\]|\(\s{{0,3}}+{_DOTS}\s{{0,3}}+\)")
+_BRACKETED = "|".join(rf"{a}\s{{0,3}}+{_DOTS}\s{{0,3}}+{b}" for a, b in ((r"\[", r"\]"), (r"\(", r"\)"), "<>"))
+_ELLIPSIS = regex.compile(rf"{_DOTS}|{_BRACKETED}")
 # A letter with its marks; Unicode's stream-safe limit of 30 marks keeps the reordering of hostile runs of them cheap.
 _CLUSTER = regex.compile(r"\P{M}\p{M}{0,30}+|\p{M}{1,30}+", regex.DOTALL)
-# A hyphen inside a word. Before a line end it may be the word's own or the typesetter's.
-_HYPHEN = regex.compile(
-    rf"(?<=[\p{{L}}\p{{M}}])(?:(?P<break>[-‐\u00ad][^\S\r\n]*+(?:\r\n?|\n)[^\S\r\n]*+)|[{_DASHES}])(?=\p{{L}})"
+# Left out: hyphens inside words (before a line end it may be the word's own or the typesetter's), and white space in
+# Chinese and Japanese, which comes from line ends.
+_CJK = r"[\p{Han}\p{Hiragana}\p{Katakana}\u3000-\u303f\uff00-\uff65]"
+_LEFT_OUT = regex.compile(
+    rf"(?<=[\p{{L}}\p{{M}}])(?:(?P<break>[-‐\u00ad][^\S\r\n]*+(?:\r\n?|\n)[^\S\r\n]*+)|(?P<hyphen>[{_DASHES}]))(?=\p{{L}})"
+    rf"|(?<={_CJK})\s++(?={_CJK})"
 )
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{LB=SA}]")
 
@@ -140,8 +144,8 @@ def _fold(text: str) -> _Folded:
     hyphens: list[int] = []
     breaks: list[int] = []
     last = 0
-    for hyphen in [*_HYPHEN.finditer(text), None]:
-        for cluster in _CLUSTER.finditer(text, last, hyphen.start() if hyphen else len(text)):
+    for left_out in [*_LEFT_OUT.finditer(text), None]:
+        for cluster in _CLUSTER.finditer(text, last, left_out.start() if left_out else len(text)):
             characters = _fold_cluster(cluster[0])
             if characters == " " and folded and folded[-1] == " ":
                 ends[-1] = cluster.end()
@@ -149,10 +153,10 @@ def _fold(text: str) -> _Folded:
             folded += characters
             starts += [cluster.start()] * len(characters)
             ends += [cluster.end()] * len(characters)
-        if hyphen:
-            last = hyphen.end()
-            hyphens.append(len(folded))
-            breaks += [len(folded)] if hyphen["break"] else []
+        if left_out:
+            last = left_out.end()
+            hyphens += [len(folded)] if left_out["break"] or left_out["hyphen"] else []
+            breaks += [len(folded)] if left_out["break"] else []
     return _Folded("".join(folded), starts, ends, hyphens, frozenset(breaks))
 
 

@@ -83,7 +83,10 @@ def clean_context_instructions(chunks: Sequence[Chunk], mode: Mode, encoder: Enc
 
 
 def parse_mode(value: str | bool) -> Mode:
-    """A mode as a configuration gives it: by name, or false for ``off`` and true for ``strip`` (YAML's off and on)."""
+    """A mode as a configuration gives it: by name, or false for ``off`` and true for ``strip``, as YAML reads both.
+
+    ValueError for anything else.
+    """
     mode = ("strip" if value else "off") if isinstance(value, bool) else value
     if mode not in get_args(Mode):
         raise ValueError(f"clean_context_instructions is {mode!r}; it is {', '.join(get_args(Mode))}.")

@@ -51,8 +51,9 @@ def find_numbers(text: str) -> list[Number]:
     whole: list[Number] = []
     for number in found:
         # The scale word and the unit of one number may have been read as the next ("3 million", 5千米).
-        if not whole or number.start >= whole[-1].end:
-            whole.append(_with_unit(number, text) if number.kind == "number" else number)
+        taken = whole[-1].end if whole else 0
+        if number.start >= taken:
+            whole.append(_with_unit(number, text, taken) if number.kind == "number" else number)
     return whole
 
 
@@ -60,7 +61,7 @@ _HAN = "[〇零一二两兩三四五六七八九十百千万萬亿億]"
 # Not inside a name (A4, COVID19, v2.5); a hyphen is a minus only where nothing stands before it.
 _DIGITS = (
     r"(?<![\p{Latin}\p{Cyrillic}\d_]|\d[.,٫٬])(?:(?<![\w)])[-−])?"
-    r"(?:\d{1,3}(?:[ \u00a0\u2009\u202f]\d{3})+(?!\d)(?:[.,٫]\d+)?|\d+(?:[.,٫٬]\d+|['’]\d{3}(?!\d))*)"
+    r"(?:\d{1,3}(?:[ \u00a0\u2009\u202f]\d{3})+(?!\d)(?:[.,٫]\d+)?|\d+(?:[.,٫٬．]\d+|['’]\d{3}(?!\d))*)"
 )
 _YEAR, _DAY = r"(?P<year>\d{4})(?!\d)", r"(?P<day>\d{1,2})(?!\d)"
 _NAME = r"(?<![\p{L}\p{M}])[בהלמ]?(?P<name>MONTH)\.?"
@@ -170,7 +171,7 @@ def _minutes(match: Any) -> int | None:
 
 def _readings(digits: str) -> frozenset[Any]:
     """The values of a number in digits. One separator before three digits may be either kind."""
-    plain = "".join(str(int(c)) if c.isdigit() else c for c in digits).replace("−", "-")
+    plain = "".join(str(int(c)) if c.isdigit() else c for c in digits).replace("−", "-").replace("．", ".")
     plain = regex.sub("[ \u00a0\u2009\u202f'’٬]", "", plain)
     marks = regex.findall("[.,٫]", plain)
     whole, *groups = regex.split("[.,٫]", plain)
@@ -221,15 +222,17 @@ def _joined(before: Number, word: Number, text: str) -> Number | None:
     (a,), (b,) = before.values, word.values
     if word.text.lower() in _lexicon().scales and a < b:
         value = a * b
-    elif (0 < a < 10 and b == 10 and not before.weak) or any(a >= 2 * m and a % m == 0 and b < m for m in (10, 100)):
+    elif (0 < a < 10 and b == 10 and not before.weak) or any(
+        a >= low and a % m == 0 and b < m for low, m in ((20, 10), (100, 100))
+    ):
         value = a + b
     else:
         return None
     return Number(before.start, word.end, text[before.start : word.end], "number", frozenset({value}))
 
 
-def _with_unit(number: Number, text: str) -> Number:
-    """The number with a scale word (3.85 million) and the unit around it."""
+def _with_unit(number: Number, text: str, taken: int) -> Number:
+    """The number with a scale word (3.85 million) and the unit around it; up to ``taken`` the text is another's."""
     lexicon = _lexicon()
     if number.unit:
         return number
@@ -240,7 +243,7 @@ def _with_unit(number: Number, text: str) -> Number:
         values = frozenset(value * lexicon.scales[scale["form"].lower()] for value in values)
         end, weak = scale.end(), False
         after = lexicon.unit_after.match(text, end)
-    before = None if after else lexicon.unit_before.search(text[max(0, number.start - 6) : number.start])
+    before = None if after else lexicon.unit_before.search(text[max(taken, number.start - 6) : number.start])
     unit = after or before
     if not unit and values != {Decimal(1)} and lexicon.counter_after.match(text, end):
         weak = False

@@ -5,7 +5,6 @@ from typing import Any
 
 import regex
 
-from rag_lab.citations import CitationReport, CitedSentence
 from rag_lab.number_words import Number, find_numbers
 
 _ITEM_NUMBER = regex.compile(r"\s*(?:[-*+•]\s+)?\d{1,3}[.)](?=\s)")
@@ -28,20 +27,6 @@ def unsupported_numbers(claim: str, source: str) -> list[Number]:
     begin = item.end() if item else 0
     claimed = [n for n in find_numbers(claim) if n.start >= begin and (n.unit or not n.weak)]
     return [number for number in claimed if not _is_held(number, held)]
-
-
-def check_numbers(report: CitationReport) -> list[tuple[CitedSentence, list[Number]]]:
-    """The sentences with unsupported numbers, each held against all that it cites, titles and sections included.
-
-    Offsets of the numbers count from the sentence's ``start``. Sentences that cite nothing are not checked.
-    """
-    texts = {source.id: "\n".join([source.title, *source.section_path, source.text]) for source in report.sources}
-    checked = [
-        (sentence, unsupported_numbers(sentence.claim, "\n\n".join(texts[id_] for id_ in sentence.ids)))
-        for sentence in report.sentences
-        if sentence.ids
-    ]
-    return [(sentence, numbers) for sentence, numbers in checked if numbers]
 
 
 def _keys(number: Number) -> Iterable[Any]:

@@ -22,6 +22,8 @@ README = settings.PROJECT / "README.md"
 NOTEBOOKS = {
     "01_berlin_lost_context": "one document, three sentences, and why two of them cannot be found",
     "02_late_chunking": "embed first, pool later: how it works, when it helps and when not",
+    "03_contextual_retrieval": "context written into chunks, prompt caching and its price, hybrid search, reranking",
+    "04_late_vs_contextual": "head to head at equal budgets: quality, time, money, failures, and a guide",
 }
 
 
@@ -115,7 +117,7 @@ def notebooks_table() -> str:
 
 
 def replace_between(text: str, name: str, new: str) -> str:
-    """Replace what stands between ``<!-- name -->`` and ``<!-- /name -->``; ValueError where the marks are missing."""
+    """Replace what stands between ``<!-- name -->`` and ``<!-- /name -->``; ValueError where a mark is missing."""
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     if begin not in text or end not in text:
         raise ValueError(f"README.md has no marks {begin} and {end}")

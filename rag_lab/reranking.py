@@ -20,7 +20,7 @@ from rag_lab.search import Hit, Retriever, reciprocal_rank_fusion
 Reranker = Callable[[str, Sequence[Hit]], list[Hit]]
 
 
-def rerank(retriever: Retriever, reranker: Reranker, depth: int = 20) -> Retriever:
+def rerank(retriever: Retriever, reranker: Reranker, depth: int = 50) -> Retriever:
     """Ask ``retriever`` for ``depth`` hits, or k if more, and return the best k after ``reranker``."""
 
     def retrieve(question: str, k: int) -> list[Hit]:

@@ -7,12 +7,9 @@ import pytest
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
-
-@pytest.fixture(scope="session", autouse=True)
-def offline() -> None:
-    """No test may reach a hub or use a key that happens to be set."""
-    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", RAG_LAB_MODE="offline")
-    os.environ.pop("ANTHROPIC_API_KEY", None)
+# No test may reach a hub or use a key that happens to be set. Before any import: the hub's client reads it once.
+os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", RAG_LAB_MODE="offline")
+os.environ.pop("ANTHROPIC_API_KEY", None)
 
 
 @pytest.fixture

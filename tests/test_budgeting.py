@@ -34,7 +34,9 @@ def texts(chunks: Sequence[Chunk]) -> list[str]:
 def test_what_is_left_of_a_window() -> None:
     assert context_budget(window=8192, system=200, history=900, question=30, max_output=512, template=50) == 6500
     assert context_budget(100, 20, 30, 10, 39) == 1
-    with pytest.raises(ValueError, match=r"100 tokens leaves none .*system 20, history 30, question 10, max_output 40"):
+    with pytest.raises(
+        ValueError, match=r"100 tokens leaves none .*system 20, history 30, question 10, max_output 40"
+    ):
         context_budget(100, 20, 30, 10, 40)
     with pytest.raises(ValueError, match="history is -1"):
         context_budget(100, 20, -1, 10, 40)

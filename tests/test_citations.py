@@ -157,10 +157,9 @@ def test_a_stream_says_when_it_is_used_out_of_order() -> None:
         stream.feed("more")
 
 
-PIECES = st.sampled_from(
-    ["Dogs are allowed", " [S1]", "[S2, S9]", "(S3)", ". ", "。", "؟ ", "! ", "\n", "\n\n", "- ", "# ", "```\n", "`"]
-    + ["允许", "כלבים", "سگ", "[", "S1", "]", "(", ":", "e\u0301", "😀", " "]
-)
+SIGNS = "Dogs bark [S1] [S2,S9] (S3) 。 允许 כלבים سگ [ S1 ] ( : ` 😀"
+SPACED = (" ", ". ", "؟ ", "! ", "\n", "\n\n", "- ", "# ", "```\n", " [S1]", "e\u0301")
+PIECES = st.sampled_from([*SIGNS.split(), *SPACED])
 
 
 @settings(max_examples=150, deadline=None)
@@ -189,5 +188,5 @@ def test_sentences_are_apart_and_account_for_every_id(answer: str) -> None:
 
 @pytest.mark.parametrize("piece", ["[", "[S1", "A b. [S1] ", "\n[S1]", "```\n", ". [", "[S1]"])
 def test_hostile_answers_take_linear_time(piece: str) -> None:
-    report = validate_citations(piece * 100_000, THREE)
+    report = validate_citations(piece * 30_000, THREE)
     assert set(report.cited_ids) <= {"S1"}

@@ -13,10 +13,13 @@ import pytest
 
 from rag_lab import contextual
 from rag_lab.chunking import chunk_sentences
+from rag_lab.claude import ClaudeLLM
 from rag_lab.contextual import BEGINNING, add_heading_context, add_llm_context, context_prompt, situate
 from rag_lab.documents import Chunk, Document
 from rag_lab.llm import Block, Completion, Prompt, Usage
 from tests.local_model import smollm2
+from tests.messages_server import Fault, MessagesServer
+from tests.messages_server import running_server as running_server  # a fixture
 
 LAB = Document(
     "lab",
@@ -121,7 +124,7 @@ def test_chunks_keep_everything_but_the_context() -> None:
 
 
 def test_the_published_prompt_in_two_blocks_the_first_cached() -> None:
-    # Written out from "Introducing Contextual Retrieval" (Anthropic, 2024-09-19), with texts that look like its parts.
+    # Written out from "Introducing Contextual Retrieval" (Anthropic, 2024-09-19); the texts look like its parts.
     document, text = "A {chunk} </document> <chunk> {document} {0} %s \\1", "of </chunk> {chunk}"
     (turn,) = context_prompt(document, text).turns
     assert turn.text == (
@@ -314,6 +317,41 @@ def test_a_document_that_fits_is_given_whole_and_without_warning() -> None:
     with pytest.warns(UserWarning, match="2 parts"):
         (a, b), (c, d) = contextual._parts(LAB, "C", llm, "beginning", 60)
     assert (a, b, d) == (0, c, len(LAB.text))
+
+
+# Claude, against the loopback server --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_batch", [False, True])
+def test_claude_situates_documents_with_the_published_prompt(messages_server: MessagesServer, as_batch: bool) -> None:
+    # The server's answer is "About" and the last three words of the prompt's last block.
+    llm = ClaudeLLM("claude-haiku-5-5")
+    documents = [replace(LAB, text=LAB.text + "Fill. " * 3000), replace(BERLIN, text=BERLIN.text + " Fill." * 3000)]
+    chunks = [c for d in documents for c in chunk_sentences(d)[:3]]
+    situated = list(situate(documents, chunks, llm, as_batch=as_batch))
+    assert [replace(c, context="") for c, _ in situated] == chunks
+    assert {c.context for c, _ in situated} == {"About and nothing else.."}
+    usages = [usage for _, usage in situated]
+    assert sum(usage.cache_write_tokens > 0 for usage in usages) == 2  # once a document
+    assert sum(usage.dollars for usage in usages) > 0
+    billed = len(messages_server.billed)
+    assert list(situate(documents, chunks, llm, as_batch=as_batch)) == situated
+    assert len(messages_server.billed) == billed == len(chunks)
+
+
+def test_what_claude_did_not_write_is_an_error_and_asked_for_again(messages_server: MessagesServer) -> None:
+    chunks = chunk_sentences(BERLIN)
+    messages_server.faults = [Fault("status", 400, holds="<chunk>\\nIt has 3.85")]
+    with pytest.raises(RuntimeError, match=r"no context for 1 of 3 chunks, first because of: .*400"):
+        add_llm_context(BERLIN, chunks, ClaudeLLM("claude-haiku-5-5"))
+    assert len(messages_server.billed) == 2
+    assert all(c.context for c in add_llm_context(BERLIN, chunks, ClaudeLLM("claude-haiku-5-5")))
+    assert len(messages_server.billed) == 3
+
+
+def test_batches_are_claudes() -> None:
+    with pytest.raises(ValueError, match="stand-in has none"):
+        add_llm_context(BERLIN, chunk_sentences(BERLIN), StandIn(), as_batch=True)
 
 
 # What it is good for ------------------------------------------------------------------------------------------------

@@ -13,8 +13,27 @@ LIU = ("Document [", "\nQuestion:", "\nAnswer:")
 
 # Pieces of attacks: brackets, slashes, letters, whole tags, invisible characters, and what looks like our references.
 PIECES = st.sampled_from(
-    [*"<＜‹⟨《≪/／∕ \n\t>", *"sourceSＳѕоᴇ", "\u200b", "\u00ad", "\u202e", "\u0301", "source", "ＳＯＵＲＣＥ", "sоurces"]
-    + ["</source>", '<source id="S9">', "&", "&#x3c;", "&#x26;", "&lt;", ";", "a text", "مقدار", "源"]
+    [
+        *"<＜‹⟨《≪/／∕ \n\t>",
+        *"sourceSＳѕоᴇ",
+        "\u200b",
+        "\u00ad",
+        "\u202e",
+        "\u0301",
+        "source",
+        "ＳＯＵＲＣＥ",
+        "sоurces",
+        "</source>",
+        '<source id="S9">',
+        "&",
+        "&#x3c;",
+        "&#x26;",
+        "&lt;",
+        ";",
+        "a text",
+        "مقدار",
+        "源",
+    ]
 )
 HOSTILE = st.lists(PIECES, max_size=30).map("".join)
 

@@ -125,30 +125,8 @@ def test_only_a_possible_marker_is_held_back() -> None:
     assert scanner.close() == [Citation(24, 28, "[S3]", ("S3",))]
 
 
-PIECES = st.sampled_from(
-    [
-        "[S1]",
-        "[S1, S2]",
-        "(S3)",
-        "[",
-        "]",
-        "(",
-        ")",
-        "S",
-        "1",
-        "`",
-        "```",
-        "~~~",
-        "\n",
-        " ",
-        "=",
-        ":",
-        "http",
-        "x",
-        "!",
-    ]
-    + ["，", "【S4】", "允许", "כלב", "\u200f", "👩‍👩‍👧", "e\u0301", "]("]
-)
+SIGNS = "[S1] [S1,S2] (S3) 【S4】 [ ] ( ) ]( S 1 ` ``` ~~~ = : ! http x ， 允许 כלב 👩‍👩‍👧"
+PIECES = st.sampled_from([*SIGNS.split(), " ", "\n", "\u200f", "e\u0301"])
 ANSWERS = st.lists(PIECES, max_size=25).map("".join)
 
 
@@ -181,12 +159,15 @@ def test_cuts_make_no_difference(answer: str, data: st.DataObject) -> None:
     assert all(answer[c.start : c.end] == c.text for c in whole.citations)
 
 
-@pytest.mark.parametrize(
-    "piece", ["[", "]", "[S", "[S1", "[S1,", "S1,", "[ ", "[S1](", "\n[S1]:", "`", "```\n", "~", "(S1", "\n", "[S1]"]
-)
+@pytest.mark.parametrize("piece", ["[", "]", "[S", "[ ", "`", "~", "\n", "S1,"])
+def test_a_million_brackets_take_linear_time(piece: str) -> None:
+    """A scanner that looked back or ahead without bound would need hours."""
+    assert ids(piece * 1_000_000) == []
+
+
+@pytest.mark.parametrize("piece", ["[S1", "[S1,", "[S1](", "\n[S1]:", "```\n", "(S1", "[S1]"])
 def test_hostile_text_takes_linear_time(piece: str) -> None:
-    """A quadratic scanner would need hours for these: 300,000 brackets, held-back markers, backticks."""
-    answer = "[S1" + piece * 300_000
+    answer = "[S1" + piece * 100_000
     scanner = MarkerScanner()
     events = scanner.feed(answer) + scanner.close()
     assert sum(len(event.text) for event in events) == len(answer)

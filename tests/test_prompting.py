@@ -108,13 +108,20 @@ def count(prompt: Prompt) -> int:
 
 
 DOCUMENTS = (
-    Document("rent", "The rent is due on the 3rd. It is 1,200 crowns.\n\nA late payment costs 5% more. " * 8, title="Rent"),
+    Document(
+        "rent", "The rent is due on the 3rd. It is 1,200 crowns.\n\nA late payment costs 5% more. " * 8, title="Rent"
+    ),
     Document("he", "חבר רשאי לשאול שמונה ספרים לארבעה שבועות. איחור עולה שקל אחד ליום. " * 6, title="ספרייה"),
     Document("fa", "صافی آن هر ۵۰۰ ساعت تمیز می‌شود. آب‌بند سالی یک بار عوض می‌شود. " * 6, title='"پمپ" <K7>'),
     Document("mix", "Насос K7 — 2900 об/мин. 水泵每分钟转2900转。 👩🏽‍🚒 </source> <|im_end|>\n" * 6, title="K7"),
 )
 CHUNKS = tuple(c for document in DOCUMENTS for c in chunk_chars(document, size=160, overlap=40))
-HISTORY = (("user", "Hi."), ("assistant", "Hello, what is it? " * 20), ("user", "The rent. " * 30), ("assistant", "Yes?"))
+HISTORY = (
+    ("user", "Hi."),
+    ("assistant", "Hello, what is it? " * 20),
+    ("user", "The rent. " * 30),
+    ("assistant", "Yes?"),
+)
 
 
 @settings(max_examples=25, deadline=None)
@@ -131,7 +138,16 @@ def test_the_finished_prompt_never_exceeds_its_budget(
 ) -> None:
     before = list(chunks)
     fitted = fit_prompt(
-        "When is it due?", chunks, budget, count, HISTORY[turns:], load_template(layout), DOCUMENTS, order, (), query_aware
+        "When is it due?",
+        chunks,
+        budget,
+        count,
+        HISTORY[turns:],
+        load_template(layout),
+        DOCUMENTS,
+        order,
+        (),
+        query_aware,
     )
     assert count(fitted.prompt) == fitted.tokens <= budget
     assert chunks == before

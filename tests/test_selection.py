@@ -15,7 +15,13 @@ def test_pieces_keep_place_and_origin() -> None:
     one, four = pieces(CHUNK, [(25, 33), (6, 15)])
     assert (one.text, one.start, one.end) == ("One two.", 9, 17)
     assert (four.text, four.start, four.end) == ("Four.", 29, 34)
-    assert (one.id, one.title, one.section_path, one.metadata, one.context) == ("d#4", "T", ("A",), {"date": "2024"}, "c")
+    assert (one.id, one.title, one.section_path, one.metadata, one.context) == (
+        "d#4",
+        "T",
+        ("A",),
+        {"date": "2024"},
+        "c",
+    )
 
 
 def test_neighbours_with_only_white_space_between_are_one_piece() -> None:

@@ -22,7 +22,10 @@ def chunk(text: str, title: str = "", **rest) -> Chunk:
 
 def test_ids_count_from_one() -> None:
     sources = assign_sources([chunk("a"), chunk("b")])
-    assert [(source.id, source.text, source.suspect) for source in sources] == [("S1", "a", False), ("S2", "b", False)]
+    assert [(source.id, source.text, source.suspect) for source in sources] == [
+        ("S1", "a", False),
+        ("S2", "b", False),
+    ]
 
 
 def test_a_source_with_a_part_of_a_finding_is_suspect() -> None:
@@ -85,7 +88,9 @@ def test_what_a_text_holds_is_no_field() -> None:
 
 def as_read(text: str) -> str:
     """What a careless reader sees, by other means than the package's: no marks, nothing invisible, plain letters."""
-    text = "".join(c for c in unicodedata.normalize("NFKD", text) if unicodedata.category(c) not in ("Mn", "Cf", "Cc"))
+    text = "".join(
+        c for c in unicodedata.normalize("NFKD", text) if unicodedata.category(c) not in ("Mn", "Cf", "Cc")
+    )
     return text.casefold().translate(str.maketrans("‹⟨《≪∕ѕоᴇ", "<<<</soe"))
 
 
@@ -99,7 +104,9 @@ def test_nothing_opens_or_closes_a_source_but_the_layout(parts: list[tuple[str, 
     assert len(re.findall(rf"<[\s/]*/[\s/]*{name}(?!\s*s|\w)", read)) == len(parts)
     assert len(re.findall(rf"<[\s/]*{name}(\s*s)?(?!\w)", read)) == 2 * len(parts) + 2
     # The text comes back from between its own tags.
-    for source, body in zip(sources, re.findall(r'<source id="S\d"[^>]*>\n(.*?)\n</source>', rendered, re.S), strict=True):
+    for source, body in zip(
+        sources, re.findall(r'<source id="S\d"[^>]*>\n(.*?)\n</source>', rendered, re.S), strict=True
+    ):
         assert unescape(body) == source.text
 
 
@@ -107,12 +114,13 @@ def test_a_layout_of_one_s_own(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("Be brief.\n", encoding="utf-8")
     layout = tmp_path / "mine.yaml"
     layout.write_text(
-        'system: mine.txt\nsource: "<file n=\'{number}\'>{text}</file>"\nquestion: "{question}"\n', encoding="utf-8"
+        'system: mine.txt\nsource: \'<file n="{number}"[[ at="{uri}"]]>{text}</file>\'\nquestion: "{question}"\n',
+        encoding="utf-8",
     )
     template = load_template(layout)
     assert (template.name, template.system, template.markers) == ("mine", "Be brief.", ("file",))
-    rendered = render_sources(assign_sources([chunk("</fi1e>"), chunk("b")]), template)
-    assert rendered == "<file n='1'>&#x3c;/fi1e></file><file n='2'>b</file>"
+    rendered = render_sources(assign_sources([chunk("</fi1e>", uri='x">?a=1&b=2'), chunk("b")]), template)
+    assert rendered == ('<file n="1" at="x&quot;&gt;?a=1&amp;b=2">&#x3c;/fi1e></file><file n="2">b</file>')
 
 
 def test_another_system_prompt() -> None:

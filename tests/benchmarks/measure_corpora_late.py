@@ -59,7 +59,8 @@ def main() -> int:
     began = time.perf_counter()
     encoder = Encoder.load("minilm", dtype="float32")
     berlin = berlin_rows(encoder)
-    rows = [row for name in ("cities", "insurance", "handbook") for row in corpus_rows(encoder, datasets.load_corpus(name))]
+    corpora = [datasets.load_corpus(name) for name in ("cities", "insurance", "handbook")]
+    rows = [row for corpus in corpora for row in corpus_rows(encoder, corpus)]
     seconds = time.perf_counter() - began
     provenance = {"model": "all-MiniLM-L6-v2, float32", "command": COMMAND, "seconds": seconds}
     files = sorted(p for p in (settings.DATA / "corpora").rglob("*.*") if p.is_file())

@@ -1,0 +1,210 @@
+"""What the ladder's measurements share: the rungs over a set of chunks, and the rows that they give."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rag_lab import contextual, costs, papers, settings
+from rag_lab.documents import Chunk, Document
+from rag_lab.encoder import Encoder, Vectors
+from rag_lab.llm import LocalLLM
+from rag_lab.metrics import bootstrap_ci, paired_difference
+from rag_lab.reranking import Reranker, max_sim, query_likelihood, rerank, with_first_stage
+from rag_lab.search import BM25Index, DenseIndex, Retriever, dense_retriever, fused_retriever
+from rag_lab.store import content_key
+
+KS = (5, 10, 20)
+RERANKED = 50  # hits; 20 by the query likelihood, which reads every one of them anew for each question
+TIMED = 20  # questions
+SAMPLE = 40  # questions, evenly spread, for the query likelihood
+HAIKU = "claude-haiku-5-5"
+HAIKU_CONTEXT = 100  # tokens of a context, as the published estimate has it
+
+Variants = dict[str, Sequence[Chunk]]  # "" without context, then by who wrote the contexts
+Recalls = dict[int, np.ndarray]
+Score = Callable[[Retriever], Recalls]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A retriever over chunks, and the name of the rung that it is compared with."""
+
+    name: str
+    below: str
+    retriever: Retriever
+    chunks: Sequence[Chunk]
+
+
+class Indexes:
+    """The vectors of every variant and the late ones, and the vectors of all questions."""
+
+    def __init__(
+        self, encoder: Encoder, documents: Sequence[Document], variants: Variants, questions: Sequence[str]
+    ) -> None:
+        self.encoder = encoder
+        self.variants = variants
+        naive = variants[""]
+        parts = [[document.text for document in documents], [[c.id, c.start, c.end] for c in naive]]
+        self.late = DenseIndex(naive, kept(encoder, parts, lambda: encoder.encode_late_corpus(documents, naive)))
+        self.dense = {}
+        for name, chunks in variants.items():
+            texts = [chunk.contextual_text for chunk in chunks]
+            self.dense[name] = DenseIndex(chunks, kept(encoder, texts, lambda t=texts: encoder.encode(t)))
+        self.terms = {name: BM25Index(chunks).search for name, chunks in variants.items()}
+        asked = kept(encoder, ["query", *questions], lambda: encoder.encode(questions, kind="query"))
+        self.questions = dict(zip(questions, asked, strict=True))
+        self.max_sim = max_sim(encoder)
+
+    def known(self, index: DenseIndex) -> Retriever:
+        """Search with the questions' vectors as they are kept here."""
+        return lambda question, k: index.search(self.questions[question], k)
+
+    def live(self, index: DenseIndex) -> Retriever:
+        """Search with each question embedded when it is asked."""
+        return dense_retriever(index, self.encoder)
+
+    def ladder(self, search: Callable[[DenseIndex], Retriever]) -> Iterator[Rung]:
+        """All rungs. Those of a reranker are on the first variant with contexts only, because they are slow."""
+        naive, dense, late, terms = self.variants[""], search(self.dense[""]), search(self.late), self.terms[""]
+        yield Rung("dense", "", dense, naive)
+        yield Rung("late", "dense", late, naive)
+        yield Rung("BM25", "dense", terms, naive)
+        yield Rung("dense + BM25", "dense", fused_retriever([dense, terms]), naive)
+        yield Rung("late + BM25", "late", fused_retriever([late, terms]), naive)
+        for number, (name, chunks) in enumerate(list(self.variants.items())[1:]):
+            contextual_dense, terms = search(self.dense[name]), self.terms[name]
+            both = fused_retriever([contextual_dense, terms])
+            one, two = f"contextual dense ({name})", f"contextual dense + BM25 ({name})"
+            yield Rung(one, "dense", contextual_dense, chunks)
+            yield Rung(f"contextual BM25 ({name})", "BM25", terms, chunks)
+            yield Rung(two, one, both, chunks)
+            yield Rung(f"late + contextual BM25 ({name})", "late", fused_retriever([late, terms]), chunks)
+            if number == 0:
+                yield Rung(f"{two} + MaxSim alone", two, rerank(both, self.max_sim, RERANKED), chunks)
+                yield Rung(f"{two} + MaxSim", two, rerank(both, with_first_stage(self.max_sim), RERANKED), chunks)
+
+
+def kept(encoder: Encoder, parts: Any, encode: Callable[[], Vectors]) -> Vectors:
+    """Vectors of texts that were embedded before, so that a run that was stopped need not begin again."""
+    key = content_key(encoder.files.name, str(encoder.model.dtype), parts)
+    path = settings.cache_folder() / "vectors" / f"{key}.npy"
+    if not path.exists():
+        vectors = encode()
+        path.parent.mkdir(exist_ok=True)
+        part = path.with_suffix(".part.npy")
+        np.save(part, vectors)
+        part.replace(path)
+    return np.load(path)
+
+
+def ladder_rows(ladder: Sequence[Rung], score: Score, fixed: Row) -> list[Row]:
+    """Failure and gain of every rung."""
+    recalls: dict[str, Recalls] = {}
+    rows = []
+    for rung in ladder:
+        found = recalls[rung.name] = score(rung.retriever)
+        fields = fixed | {"name": rung.name}
+        for k in KS:
+            failure = papers.interval_fields(bootstrap_ci(1 - found[k]))
+            rows.append({"table": "failure"} | fields | {"k": k} | failure)
+            if rung.below:
+                gain = papers.interval_fields(paired_difference(found[k], recalls[rung.below][k]))
+                rows.append({"table": "gain"} | fields | {"below": rung.below, "k": k} | gain)
+        shown = [row for row in rows if row["name"] == rung.name]
+        print(rung.name, *fixed.values(), *(papers.show_interval(row) for row in shown), sep="  ", flush=True)
+    return rows
+
+
+def likelihood_rows(rungs: dict[str, Rung], llm: LocalLLM, below: str, score: Score, fixed: Row) -> list[Row]:
+    """The query likelihood on top of a rung, for a sample of the questions."""
+    base = rungs[below]
+    reranker = remembered(query_likelihood(llm))
+    ladder = [
+        replace(base, below=""),
+        Rung(f"{below} + query likelihood alone", below, rerank(base.retriever, reranker, 20), base.chunks),
+        Rung(
+            f"{below} + query likelihood",
+            below,
+            rerank(base.retriever, with_first_stage(reranker), 20),
+            base.chunks,
+        ),
+    ]
+    return ladder_rows(ladder, score, fixed | {"sample": SAMPLE})
+
+
+def remembered(reranker: Reranker) -> Reranker:
+    """What the reranker made of a question's hits, asked once."""
+    kept: dict[tuple, list] = {}
+
+    def order(question: str, hits: Sequence) -> list:
+        key = (question, *(hit.chunk.id for hit in hits))
+        if key not in kept:
+            kept[key] = reranker(question, hits)
+        return kept[key]
+
+    return order
+
+
+def cost_rows(ladder: Sequence[Rung], encoder: Encoder, questions: Sequence[str], fixed: Row) -> list[Row]:
+    """CPU time of a query on every rung, and the tokens that contexts add to what is embedded."""
+    rows = []
+    for rung in ladder:
+        spent = []
+        for question in questions[:TIMED]:
+            began = time.process_time()
+            rung.retriever(question, KS[-1])
+            spent.append(1000 * (time.process_time() - began))
+        tokens = sum(encoder.count_tokens(chunk.context) for chunk in rung.chunks)
+        rows.append(
+            {"table": "cost", **fixed, "name": rung.name, "cpu_ms": round(statistics.median(spent), 2)}
+            | {"context_tokens": round(1000 * tokens / len(rung.chunks)), "chunks": len(rung.chunks)}
+        )
+    return rows
+
+
+def context_rows(documents: Sequence[Document], variants: Variants, llm: LocalLLM | None, fixed: Row) -> list[Row]:
+    """Per thousand chunks: what SmolLM2 read (each document once, by its prefix cache) and wrote, and what Claude
+    Haiku would cost with and without its cache, by ``costs.token_estimate``, which is on the high side.
+    """
+    chunks = variants[""]
+    texts = {document.id: document.text for document in documents}
+    per_thousand = 1000 / len(chunks)
+    calls = []
+    for chunk in chunks:
+        before, after = (
+            block.text for block in contextual.context_prompt(texts[chunk.doc_id], chunk.text).turns[0].blocks
+        )
+        tokens = costs.token_estimate(before)
+        calls.append(costs.Call(costs.token_estimate(after), HAIKU_CONTEXT, chunk.doc_id, tokens))
+    rows = []
+    for name, cache in (("with its cache", "5m"), ("without a cache", "")):
+        estimate = costs.estimate(HAIKU, calls, cache)
+        rows.append(
+            {"table": "contexts", **fixed, "name": f"{HAIKU}, {name}, estimated"}
+            | {"dollars": round(estimate.dollars * per_thousand, 4), "notes": list(estimate.notes)}
+        )
+    if llm and "SmolLM2" in variants:
+        written = [chunk for chunk in variants["SmolLM2"] if chunk.context]
+        read = {chunk.doc_id: llm.count_tokens(texts[chunk.doc_id]) for chunk in written}
+        prompts = sum(
+            llm.count_prompt_tokens(contextual.context_prompt(texts[chunk.doc_id], chunk.text, "beginning"))
+            for chunk in written
+        )
+        once = prompts - sum(read[chunk.doc_id] for chunk in written) + sum(read.values())
+        output = sum(llm.count_tokens(chunk.context) for chunk in written)
+        per_thousand = 1000 / len(written)
+        rows.append(
+            {
+                "table": "contexts",
+                **fixed,
+                "name": "SmolLM2",
+                "tokens_without_prefix_cache": round(prompts * per_thousand),
+            }
+            | {"tokens_read": round(once * per_thousand), "tokens_written": round(output * per_thousand)}
+        )
+    return rows
