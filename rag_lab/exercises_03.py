@@ -9,6 +9,7 @@ from rag_lab.chunking import chunk_sentences
 from rag_lab.datasets import Corpus
 from rag_lab.documents import Chunk, Document
 from rag_lab.encoder import Encoder
+from rag_lab.metrics import paired_difference
 from rag_lab.search import DenseIndex
 
 # Exercise 1: two rankings, best first.
@@ -72,9 +73,12 @@ def check_context(attempt: Callable[[Document, Chunk], str], corpus: Corpus, enc
     recall = {}
     for name, chunks in {"no context": plain, "yours": yours, "add_heading_context": headings}.items():
         index = DenseIndex(chunks, encoder.encode([chunk.contextual_text for chunk in chunks]))
-        recall[name] = evaluation.dense_span_recalls(index, queries, questions, [5])[5].mean()
-        print(f"recall@5, {name}: {recall[name]:.3f} (n = {len(questions)})")
-    if recall["yours"] > recall["no context"]:
+        recall[name] = evaluation.dense_span_recalls(index, queries, questions, [5])[5]
+        print(f"recall@5, {name}: {recall[name].mean():.3f} (n = {len(questions)})")
+    for name in ("no context", "add_heading_context"):
+        gain = paired_difference(recall["yours"], recall[name])
+        print(f"yours − {name}: {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]")
+    if recall["yours"].mean() > recall["no context"].mean():
         return None
     return "your context finds no more than none: does it name what the question names, the document's subject?"
 

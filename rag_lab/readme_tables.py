@@ -28,13 +28,52 @@ def select(result: dict[str, Any], **wanted: Any) -> dict[str, Any]:
     return dict(row)
 
 
+def verdict(value: float, row: dict[str, Any]) -> str:
+    """*reproduced*: the published value lies in the measured interval; *not reproduced* otherwise."""
+    return "reproduced" if row["low"] <= value <= row["high"] else "not reproduced"
+
+
 def published_table() -> str:
     """One line a published number: value, what was measured here, and whether the two can be compared."""
-    whole = load_result("scifact_whole")
     rows = []
-    paper, row = published("minilm_scifact"), select(whole, name="whole abstracts, first 256 tokens")
-    rows.append([paper.claim, f"{paper.values['nDCG@10']:.4f} ({paper.read})", show_interval(row, 4), "reproduced"])
+    for id_, result, name in (
+        ("minilm_scifact", "scifact_whole", "whole abstracts, first 256 tokens"),
+        ("anserini_bm25_scifact", "scifact_bm25", "BM25Index, bm25s, Lucene settings"),
+    ):
+        paper, row = published(id_), select(load_result(result), name=name)
+        value = paper.values["nDCG@10"]
+        rows.append([paper.claim, f"{value:.4f} ({paper.read})", show_interval(row, 4), verdict(value, row)])
+    rows.append(berlin_row())
+    paper, row = (
+        published("late_scifact_fixed256"),
+        select(load_result("scifact_chunks"), size=128, name="late - naive"),
+    )
+    rows.append(
+        [
+            f"{paper.claim}: late minus naive ({paper.model})",
+            f"{(paper.values['late'] - paper.values['naive']) / 100:+.3f} ({paper.read})",
+            f"{show_interval(row)} at {row['size']} tokens",
+            "not comparable: another model, other chunks",
+        ]
+    )
     return markdown_table(["claim", "published", "measured", "verdict"], rows)
+
+
+def berlin_row() -> list[str]:
+    """What late chunking adds to each sentence's similarity: another model here, so only the direction compares."""
+    paper, measured = published("late_berlin"), load_result("berlin")
+    theirs = [late - naive for naive, late in zip(paper.values["naive"], paper.values["late"], strict=True)]
+    ours = [
+        select(measured, name="late", sentence=i)["value"] - select(measured, name="naive", sentence=i)["value"]
+        for i in (1, 2, 3)
+    ]
+    same = all((a > 0) == (b > 0) for a, b in zip(theirs, ours, strict=True))
+    return [
+        f"{paper.claim}: late minus naive ({paper.model})",
+        f"{', '.join(f'{x:+.3f}' for x in theirs)} ({paper.read})",
+        f"{', '.join(f'{x:+.3f}' for x in ours)}, no interval: one document",
+        f"{'same' if same else 'another'} direction, another model",
+    ]
 
 
 def corpora_table() -> str:
