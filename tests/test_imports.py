@@ -20,7 +20,7 @@ def test_nothing_heavy_is_imported_before_it_is_used(module: str) -> None:
 
 
 def imported(module: str) -> set[str]:
-    """The package's own modules that a module imports when it runs, wherever in it; imports for types do not count."""
+    """The package's own modules that a module imports when it runs, anywhere in it; not those for types only."""
     names: set[str] = set()
     tree = ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
     for_types = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
