@@ -79,7 +79,7 @@ def situate(
     max_tokens: int | None = None,
     as_batch: bool = False,
 ) -> Iterator[tuple[Chunk, Usage]]:
-    """Each chunk with its context, and the usage of writing it, document by document, as they are written.
+    """Each chunk with its context and the usage that writing it took, document by document, as they are written.
 
     ``form`` is the published prompt (``plain``), the same with the answer begun (``beginning``, the default for a
     local model: small ones answer the plain one emptily), or with a worked example before it (``example``). A
@@ -88,15 +88,16 @@ def situate(
 
     Claude works on several documents at once, or at half price by Message Batches (``as_batch``), and records what
     it writes; any other model's contexts go to ``contexts.jsonl`` in the cache folder as they come. A run that was
-    killed, started again, asks only for what is missing. A document too long for a local model's window is cut in
-    parts that fit, with a warning, and each chunk situated in the part where it starts. ValueError for a chunk of
-    none of the documents; RuntimeError, after all are asked for, where Claude failed for some.
+    killed, started again, asks only for what is missing; usage is then as it was when the context was written. A
+    document too long for a local model's window is cut in parts that fit, with a warning, and each chunk situated
+    in the part where it starts. ValueError for a chunk of none of the documents; RuntimeError, after all are asked
+    for, where Claude failed for some.
     """
     local = isinstance(llm, LocalLLM)
     if as_batch and not isinstance(llm, ClaudeLLM):
         raise ValueError(f"as_batch is for Claude's Message Batches; {llm.name} has none.")
     form = form or ("beginning" if local else "plain")
-    max_tokens = max_tokens or (60 if local else 200)
+    max_tokens = (60 if local else 200) if max_tokens is None else max_tokens
     by_document: dict[str, list[Chunk]] = {document.id: [] for document in documents}
     for chunk in chunks:
         if chunk.doc_id not in by_document:
@@ -136,13 +137,10 @@ def _write(llm: Any, groups: list[list[Prompt]], max_tokens: int, as_batch: bool
             keys = [content_key(llm.name, getattr(llm, "dtype", ""), asdict(prompt), max_tokens) for prompt in part]
             records: dict[str, Any] = {key: store.get(key) for key in keys}
             missing = {key: prompt for key, prompt in zip(keys, part, strict=True) if records[key] is None}
-            usages = {}
             for key, completion in zip(missing, _complete(llm, list(missing.values()), max_tokens), strict=True):
-                usages[key] = completion.usage
                 records[key] = {"context": _whole_sentences(completion), "usage": asdict(completion.usage)}
                 store.put(key, records[key])
-            for key in keys:
-                yield records[key]["context"], usages.pop(key, Usage())
+            yield from ((records[key]["context"], Usage(**records[key]["usage"])) for key in keys)
 
 
 def _complete(llm: Any, prompts: list[Prompt], max_tokens: int) -> Iterator[Completion]:

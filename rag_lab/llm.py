@@ -265,7 +265,7 @@ class LocalLLM:
 
         if max_tokens < 1 or temperature < 0 or "" in stop:
             raise ValueError(
-                f"max_tokens is {max_tokens} (1 or more), temperature {temperature} (0 or more); no stop text is empty."
+                f"max_tokens {max_tokens} is under 1, temperature {temperature} under 0, or a stop text empty."
             )
         prefix, unread, lead = self._tokens(prompt, max_tokens, schema)
         beginning = prompt.turns[-1].text if lead else ""

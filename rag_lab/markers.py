@@ -14,17 +14,19 @@ _ROUND = ("(（", ")）")
 # Bidirectional marks stand inside brackets of right-to-left texts.
 _SPACE = r"[\p{Zs}\t\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]"
 _GAP = _SPACE + "{0,8}+"
-_ID = rf"[SsＳｓ]{_GAP}\d{{1,6}}"
+# Digits of the newest scripts are known to regex before Python can read them: none of those beyond U+FFFF is taken.
+_DIGIT = r"(?:(?![\U00010000-\U0010ffff])\d)"
+_ID = rf"[SsＳｓ]{_GAP}{_DIGIT}{{1,6}}"
 _TO = rf"{_GAP}[-‐‑‒–—−~～〜]{_GAP}"
 _AND = rf"{_GAP}(?:[,，،、;；؛/&+]{_GAP}(?:(?:and|und|и|و|ו-?|和){_GAP})?|(?:and|und|и|و|ו-?|和){_GAP})"
 # The S may be left out after the first id: [S1–3], [S1, 3]. More than three digits are then a year or an amount.
-_NUMBER = rf"(?:{_ID}|\d{{1,3}}(?!\d))"
+_NUMBER = rf"(?:{_ID}|{_DIGIT}{{1,3}}(?!\d))"
 _UP_TO = rf"(?:{_TO}{_NUMBER})?"
 _LIST = rf"{_ID}{_UP_TO}(?:(?:{_AND}{_NUMBER}|{_SPACE}{{1,8}}+{_ID}){_UP_TO})*"
 _MARKER = regex.compile(
     "|".join(rf"[{regex.escape(a)}]{_GAP}{_LIST}{_GAP}[{regex.escape(b)}]" for a, b in (_SQUARE, _ROUND))
 )
-_CITED = regex.compile(rf"(\d+)(?:{_TO}[SsＳｓ]?{_GAP}(\d+))?")
+_CITED = regex.compile(rf"({_DIGIT}+)(?:{_TO}[SsＳｓ]?{_GAP}({_DIGIT}+))?")
 
 # What makes the bracket before it something else: a link, an assignment; where a line begins, a link's definition.
 _NOT_AFTER = regex.compile(r"[(=]")

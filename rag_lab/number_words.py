@@ -38,6 +38,8 @@ class Number:
 
 def find_numbers(text: str) -> list[Number]:
     """Every number, date and time in ``text``, in order and apart. Linear in its length."""
+    # regex knows digits of newer scripts than Python can read: those are no numbers. Offsets stay.
+    text = regex.sub(r"\d", lambda digit: digit[0] if digit[0].isdecimal() else "\ufffd", text)
     found: list[Number] = []
     after_word = False
     for match in _lexicon().number.finditer(text):

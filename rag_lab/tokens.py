@@ -51,7 +51,7 @@ def tokenize(
     """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _UNSEEN.sub("", unicodedata.normalize("NFKD", text)))
-        text = _DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text.translate(_FOLD))
+        text = _DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0], digit[0])), text.translate(_FOLD))
         text = _HEBREW_QUOTE.sub("", text)
     text = _GROUPING.sub("", _POSSESSIVE.sub("", text))
     terms: list[str] = []

@@ -204,7 +204,7 @@ def test_wrong_input_is_refused_in_a_sentence() -> None:
         with pytest.raises(TypeError, match=r"not str: write Prompt\.of"):
             call("Hi")
     for wrong in ({"max_tokens": 0}, {"temperature": -1.0}, {"stop": ("",)}):
-        with pytest.raises(ValueError, match="max_tokens is"):
+        with pytest.raises(ValueError, match="is under 1, temperature"):
             llm.stream(Prompt.of("Hi"), **wrong)
     with pytest.raises(ValueError, match="continuation is empty"):
         llm.log_likelihood(Prompt.of("Hi"), "")

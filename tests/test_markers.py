@@ -178,3 +178,7 @@ def test_hostile_text_in_single_characters_takes_linear_time(piece: str) -> None
     scanner = MarkerScanner()
     length = sum(len(event.text) for character in piece * 30_000 for event in scanner.feed(character))
     assert length + len(scanner.held) == len(piece) * 30_000
+
+
+def test_a_digit_newer_than_pythons_tables_is_no_source_number() -> None:
+    assert find_citations("So it is [S\U00016d70].") == []

@@ -96,3 +96,8 @@ def test_the_digits_of_a_marker_are_no_number() -> None:
 def test_hostile_text_takes_linear_time() -> None:
     claim = " ".join(f"{i} days on {i % 28 + 1} March {i % 9000 + 1000}" for i in range(10_000))
     assert unsupported(claim, claim) == []
+
+
+def test_a_digit_newer_than_pythons_tables_is_no_number() -> None:
+    assert unsupported_numbers("\U00016d70\U00016d71 euros", "nothing") == []
+    assert [n.text for n in unsupported_numbers("\U00016d70 and 7", "nothing")] == ["7"]
