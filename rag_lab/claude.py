@@ -55,7 +55,7 @@ class ClaudeLLM:
 
     @property
     def name(self) -> str:
-        """The model, and the server's host where that is not Anthropic's: a stand-in is never named Claude alone."""
+        """The model, and the server where that is not Anthropic's: a stand-in is never named Claude alone."""
         return f"{self.model}@{self._server}" if self._server else self.model
 
     @functools.cached_property
@@ -74,8 +74,12 @@ class ClaudeLLM:
     def _server(self) -> str:
         made = self.__dict__.get("client")
         url = str(made.base_url) if made else os.environ.get("ANTHROPIC_BASE_URL", "")
-        host = urlsplit(url).hostname or ""
-        return "" if host == "anthropic.com" or host.endswith(".anthropic.com") else host
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if not host or host == "anthropic.com" or host.endswith(".anthropic.com"):
+            return ""
+        # Without user and password: two servers of one host differ by port or path.
+        return host + (f":{parts.port}" if parts.port else "") + parts.path.rstrip("/")
 
     def request(
         self, prompt: Prompt, max_tokens: int, temperature: float = 0.0, schema: Mapping[str, Any] | None = None

@@ -158,9 +158,20 @@ def _front_matter(source: str) -> dict[str, Any]:
         raise ValueError(f"its front matter is not YAML: {error}") from error
     if not isinstance(fields, dict | None):
         raise ValueError("its front matter is not a list of 'key: value' lines")
-    return {
-        str(key): value.isoformat() if isinstance(value, date) else value for key, value in (fields or {}).items()
-    }
+    return {str(key): _writable(value) for key, value in (fields or {}).items()}
+
+
+def _writable(value: Any) -> Any:
+    """The value in JSON's types: dates as ISO strings, sets as sorted lists, keys as strings, at any depth."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(key): _writable(inner) for key, inner in value.items()}
+    if isinstance(value, set):
+        return sorted((_writable(inner) for inner in value), key=str)
+    if isinstance(value, list | tuple):
+        return [_writable(inner) for inner in value]
+    return value.hex() if isinstance(value, bytes) else value
 
 
 def _first_heading(text: str) -> str:

@@ -103,7 +103,7 @@ class LocalLLM:
     """A chat model on transformers; ``model`` and ``tokenizer`` are transformers' own, for what is not offered here.
 
     With ``prefix_cache`` a prompt's fixed beginning (up to its last block with ``cache`` set) is read once and its
-    key-value state reused; answers are the same without, and slower.
+    key-value state reused; answers are the same without it, but for rounding, and slower.
     """
 
     def __init__(self, name: str, model: Any, tokenizer: Any, prefix_cache: bool = True) -> None:
@@ -135,8 +135,14 @@ class LocalLLM:
             source = str(dequantised(Path(source) / files.gguf_file))
         device = device or models.device()
         dtype = dtype or models.best_dtype(device)
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=getattr(torch, dtype)).to(device)
-        return cls(name, model, AutoTokenizer.from_pretrained(source), prefix_cache)
+        model, report = AutoModelForCausalLM.from_pretrained(
+            source, dtype=getattr(torch, dtype), output_loading_info=True
+        )
+        if missing := sorted(report["missing_keys"]):
+            raise ValueError(
+                f"{name} is no language model: it has no weights for {missing[0]} and {len(missing) - 1} more."
+            )
+        return cls(name, model.to(device), AutoTokenizer.from_pretrained(source), prefix_cache)
 
     def __repr__(self) -> str:
         return f"LocalLLM({self.name!r}, {self.dtype})"

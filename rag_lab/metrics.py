@@ -23,8 +23,10 @@ class Interval:
 def recall_at_k(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
     """Share of the gold ids among the first ``k`` distinct ids of the ranking, in [0, 1].
 
-    ValueError for an empty gold set or k < 1.
+    ValueError for an empty gold set, gold that is one string, or k < 1.
     """
+    if isinstance(gold, str):
+        raise ValueError(f"gold is the string {gold!r}: give a set of ids, such as {{{gold!r}}}.")
     if not gold:
         raise ValueError("recall is not defined for an empty gold set; score such questions apart.")
     wanted = set(gold)
@@ -48,8 +50,10 @@ def ndcg_at_k(ranking: Sequence[str], relevance: Mapping[str, int], k: int) -> f
 def reciprocal_rank(ranking: Sequence[str], gold: Collection[str]) -> float:
     """One over the rank of the first gold id, counting each id once; 0.0 where none is ranked.
 
-    ValueError for an empty gold set.
+    ValueError for an empty gold set or gold that is one string.
     """
+    if isinstance(gold, str):
+        raise ValueError(f"gold is the string {gold!r}: give a set of ids, such as {{{gold!r}}}.")
     if not gold:
         raise ValueError("reciprocal rank is not defined for an empty gold set; score such questions apart.")
     wanted = set(gold)

@@ -27,7 +27,12 @@ def measured_seconds() -> dict[str, float]:
 
 
 def claim(sentence: str, holds: bool) -> None:
-    """State what the text above relies on; AssertionError where this run does not support it."""
+    """State what the text above relies on; AssertionError where this run does not support it.
+
+    TypeError for what is not True or False: NaN, say, is no support.
+    """
+    if type(holds).__name__ not in ("bool", "bool_"):  # Python's and NumPy's
+        raise TypeError(f"a claim holds or does not, and {holds!r} is neither: compare it with something.")
     if not holds:
         raise AssertionError(f"this run does not support the claim: {sentence}")
     print(CLAIM_PREFIX + sentence)

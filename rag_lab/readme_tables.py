@@ -90,7 +90,7 @@ def corpora_table() -> str:
                 [f"{corpus} ({language}, n = {found['naive']['n']})", str(k), *map(show_interval, found.values())]
             )
     header = ["one sentence a chunk", "k", "naive: recall@k [95%]", "late", "late − naive, paired"]
-    return markdown_table(header, rows)
+    return made_by(result) + markdown_table(header, rows)
 
 
 def scifact_table() -> str:
@@ -100,7 +100,14 @@ def scifact_table() -> str:
     for size in dict.fromkeys(r["size"] for r in result["rows"]):
         found = [select(result, size=size, name=name) for name in ("naive", "late", "late - naive")]
         rows.append([f"{size} tokens (n = {found[0]['n']})", *map(show_interval, found)])
-    return markdown_table(["SciFact, chunks of", "naive: nDCG@10 [95%]", "late", "late − naive, paired"], rows)
+    header = ["SciFact, chunks of", "naive: nDCG@10 [95%]", "late", "late − naive, paired"]
+    return made_by(result) + markdown_table(header, rows)
+
+
+def made_by(result: dict[str, Any]) -> str:
+    """A line above a table: the model with its number format, and the command."""
+    origin = result["provenance"]
+    return f"{origin['model']}; `{origin['command']}`, {origin['date']}:\n\n"
 
 
 def draw_figure() -> None:

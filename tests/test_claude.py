@@ -138,7 +138,7 @@ def test_a_server_that_leaves_fields_out_is_no_error(messages_server: Server) ->
 
 
 def test_a_stand_in_is_never_named_claude_alone(messages_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert claude.ClaudeLLM().name == "claude-opus-5-5@127.0.0.1"
+    assert claude.ClaudeLLM().name == f"claude-opus-5-5@{messages_server.url.removeprefix('http://')}"
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://api.anthropic.com")
     assert claude.ClaudeLLM().name == "claude-opus-5-5"
 
@@ -232,3 +232,13 @@ def test_a_refused_key_ends_the_run_and_is_not_repeated_in_the_error(messages_se
     assert len(messages_server.asked()) == 1
     assert "[key]" in str(refused.value)  # the server repeats it
     assert KEY not in str(refused.value)
+
+
+def test_two_servers_of_one_host_do_not_share_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = []
+    for url in ("http://127.0.0.1:8001", "http://127.0.0.1:8002", "http://127.0.0.1:8002/other"):
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+        names.append(claude.ClaudeLLM("local").identity({"messages": []})["server"])
+    assert names == ["127.0.0.1:8001", "127.0.0.1:8002", "127.0.0.1:8002/other"]
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://api.anthropic.com")
+    assert "server" not in claude.ClaudeLLM("claude-haiku-4-5").identity({"messages": []})

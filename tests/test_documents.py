@@ -1,5 +1,6 @@
 """Reading folders. Every file is written by the test, so each expected text and offset can be checked by eye."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -192,3 +193,13 @@ def test_a_missing_or_empty_folder_is_an_error(tmp_path: Path) -> None:
         load_folder(tmp_path)
     with pytest.raises(NotADirectoryError, match=r"image\.png"):
         load_folder(tmp_path / "image.png")
+
+
+def test_front_matter_is_json_at_any_depth(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(
+        "---\ndates: [2024-01-01, {from: 2023-05-06}]\n2020: {x: !!set {b, a}}\n---\ntext\n", encoding="utf-8"
+    )
+    (document,) = load_folder(tmp_path)
+    assert document.metadata["dates"] == ["2024-01-01", {"from": "2023-05-06"}]
+    assert document.metadata["2020"] == {"x": ["a", "b"]}
+    assert json.loads(json.dumps(dict(document.metadata))) == dict(document.metadata)

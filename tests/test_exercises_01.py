@@ -47,3 +47,9 @@ def test_an_exercise_not_attempted_is_neither_right_nor_an_error(capsys: pytest.
 def test_a_claim_that_does_not_hold_fails_the_run() -> None:
     with pytest.raises(AssertionError, match="water is dry"):
         notebook.claim("water is dry", False)
+
+
+@pytest.mark.parametrize("neither", [float("nan"), "yes", 1, None])
+def test_a_claim_is_true_or_false(neither: Any) -> None:
+    with pytest.raises(TypeError, match="neither"):
+        notebook.claim("it is so", neither)

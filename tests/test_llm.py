@@ -228,3 +228,9 @@ def test_a_folder_is_loaded_as_the_short_name_is() -> None:
     llm = LocalLLM.load(str(folder), dtype="bfloat16", device="cpu")
     assert repr(llm) == f"LocalLLM({str(folder)!r}, bfloat16)"
     assert llm.complete(Prompt.of("What is the capital of France?"), max_tokens=10).text.startswith("The capital")
+
+
+def test_a_model_without_a_language_head_is_refused() -> None:
+    """Weights that a checkpoint lacks would be drawn at random, and the answers with them."""
+    with pytest.raises(ValueError, match="minilm is no language model"):
+        LocalLLM.load("minilm")

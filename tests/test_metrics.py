@@ -1,6 +1,7 @@
 """Metrics against values worked out by hand, trec_eval's own, and the binomial distribution."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -162,3 +163,12 @@ def test_what_cannot_be_averaged_is_refused() -> None:
     for wrong in ({"level": 95}, {"n_resamples": 0}):
         with pytest.raises(ValueError, match="level"):
             bootstrap_ci([1.0], **wrong)
+
+
+@pytest.mark.parametrize(
+    "metric", [lambda gold: recall_at_k(["a"], gold, 1), lambda gold: reciprocal_rank(["a"], gold)]
+)
+def test_gold_that_is_one_string_is_refused(metric: Callable[[str], float]) -> None:
+    """A string is a collection of its characters: "berlin" would never be found."""
+    with pytest.raises(ValueError, match="'berlin'"):
+        metric("berlin")

@@ -14,8 +14,8 @@ from rag_lab.encoder import Encoder, Vectors
 from rag_lab.llm import LocalLLM
 from rag_lab.metrics import bootstrap_ci, paired_difference
 from rag_lab.reranking import Reranker, max_sim, query_likelihood, rerank, with_first_stage
-from rag_lab.search import BM25Index, DenseIndex, Retriever, dense_retriever, fused_retriever
-from rag_lab.store import content_key
+from rag_lab.search import BM25Index, DenseIndex, Hit, Retriever, dense_retriever, fused_retriever
+from rag_lab.store import Store, content_key
 
 KS = (5, 10, 20)
 RERANKED = 50  # hits; 20 by the query likelihood, which reads every one of them anew for each question
@@ -123,7 +123,7 @@ def ladder_rows(ladder: Sequence[Rung], score: Score, fixed: Row) -> list[Row]:
 def likelihood_rows(rungs: dict[str, Rung], llm: LocalLLM, below: str, score: Score, fixed: Row) -> list[Row]:
     """The query likelihood on top of a rung, for a sample of the questions."""
     base = rungs[below]
-    reranker = remembered(query_likelihood(llm))
+    reranker = remembered(query_likelihood(llm), "query likelihood", llm.name, llm.dtype)
     ladder = [
         replace(base, below=""),
         Rung(f"{below} + query likelihood alone", below, rerank(base.retriever, reranker, 20), base.chunks),
@@ -137,15 +137,18 @@ def likelihood_rows(rungs: dict[str, Rung], llm: LocalLLM, below: str, score: Sc
     return ladder_rows(ladder, score, fixed | {"sample": SAMPLE})
 
 
-def remembered(reranker: Reranker) -> Reranker:
-    """What the reranker made of a question's hits, asked once."""
-    kept: dict[tuple, list] = {}
+def remembered(reranker: Reranker, *about: str) -> Reranker:
+    """The reranker's orders, kept on disk under ``about`` and what was asked: a run that was stopped goes on."""
+    store = Store(settings.cache_folder() / "reranked.jsonl")
 
-    def order(question: str, hits: Sequence) -> list:
-        key = (question, *(hit.chunk.id for hit in hits))
-        if key not in kept:
-            kept[key] = reranker(question, hits)
-        return kept[key]
+    def order(question: str, hits: Sequence[Hit]) -> list[Hit]:
+        key = content_key(*about, question, [hit.chunk.contextual_text for hit in hits])
+        record = store.get(key)
+        if record is None:
+            places = {hit.chunk.id: place for place, hit in enumerate(hits)}
+            record = {"order": [[places[hit.chunk.id], hit.score] for hit in reranker(question, hits)]}
+            store.put(key, record)
+        return [Hit(hits[place].chunk, score, rank) for rank, (place, score) in enumerate(record["order"], 1)]
 
     return order
 
