@@ -1,10 +1,9 @@
 """A prompt as the token ids that a chat model expects, its texts kept apart from the control tokens."""
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from rag_lab.llm import Prompt
+from rag_lab.conversation import Prompt
 
 _MARK = re.compile("\ue000(\\d+)\ue001")  # stands for a message's text while the template is filled in
 
@@ -33,7 +32,7 @@ def common_length(first: list[int], second: list[int]) -> int:
     return min(len(first), len(second))
 
 
-def chat_tokens(tokenizer: Any, prompt: "Prompt") -> ChatTokens:
+def chat_tokens(tokenizer: Any, prompt: Prompt) -> ChatTokens:
     """Fill in the tokenizer's chat template and tokenise it.
 
     Control tokens come from the template alone: a document that contains ``<|im_end|>`` is read as those characters.

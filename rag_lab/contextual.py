@@ -33,6 +33,7 @@ _EXAMPLE = (
     "Its reading room seats 80 people.",
     "This chunk is about the reading room of the Halvorsen Library and how many people it seats.",
 )
+_PROMPT_TAG = re.compile(r"</?(?:document|chunk)>")
 _AT_ONCE = 8  # chunks that a local model writes side by side; so many are lost when it is killed
 _OPENING_CHARS = 300  # a longer opening sentence (a table, code) is no summary and is cut
 
@@ -99,6 +100,8 @@ def situate(
     form = form or ("beginning" if local else "plain")
     max_tokens = (60 if local else 200) if max_tokens is None else max_tokens
     by_document: dict[str, list[Chunk]] = {document.id: [] for document in documents}
+    if len(by_document) < len(documents):
+        raise ValueError("Two of the documents have the same id: give each its own, once.")
     for chunk in chunks:
         if chunk.doc_id not in by_document:
             raise ValueError(f"Chunk {chunk.id} is of none of the {len(documents)} documents given.")
@@ -134,7 +137,8 @@ def _write(llm: Any, groups: list[list[Prompt]], max_tokens: int, as_batch: bool
     for group in groups:
         for first in range(0, len(group), _AT_ONCE):
             part = group[first : first + _AT_ONCE]
-            keys = [content_key(llm.name, getattr(llm, "dtype", ""), asdict(prompt), max_tokens) for prompt in part]
+            model = (getattr(llm, "identity", llm.name), getattr(llm, "dtype", ""))
+            keys = [content_key(*model, asdict(prompt), max_tokens) for prompt in part]
             records: dict[str, Any] = {key: store.get(key) for key in keys}
             missing = {key: prompt for key, prompt in zip(keys, part, strict=True) if records[key] is None}
             for key, completion in zip(missing, _complete(llm, list(missing.values()), max_tokens), strict=True):
@@ -223,8 +227,11 @@ def _halve(text: str, start: int, end: int, fits: Callable[[int, int], bool]) ->
 
 
 def _whole_sentences(completion: Completion) -> str:
-    """The text, without the last sentence where that was cut off (unless it is the only one)."""
-    text = completion.text.strip()
+    """The text, without the last sentence where that was cut off (unless it is the only one).
+
+    It ends at a tag of the prompt: small models go on to repeat the prompt's own frame.
+    """
+    text = _PROMPT_TAG.split(completion.text)[0].strip()
     followed = text + " Next"  # shows whether the last sentence is whole: if so, another begins here
     spans = list(sentences(followed, 0, len(followed)))
     if completion.stop_reason != "max_tokens" or len(spans) < 2:

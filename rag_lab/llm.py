@@ -1,102 +1,21 @@
-"""Language models: the prompt and completion types that every model shares, and local models on transformers."""
+"""Language models on transformers, with their prefix cache; and the types that they share with Claude."""
 
 import json
 import time
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rag_lab import models
 from rag_lab.chat_tokens import chat_tokens, text_tokens
+from rag_lab.conversation import Block, CacheTime, Completion, Prompt, Stream, Turn, Usage, finish
 from rag_lab.decoding import Reading, Writing, batches
 from rag_lab.gguf_cache import dequantised
 from rag_lab.prefix_cache import PrefixCache, empty_state
 
-CacheTime = Literal["", "5m", "1h"]
-
-
-@dataclass(frozen=True)
-class Block:
-    """A piece of a prompt. ``cache`` marks the end of a beginning worth keeping (5 minutes or 1 hour at Claude)."""
-
-    text: str
-    cache: CacheTime = ""
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One message of a conversation."""
-
-    role: Literal["user", "assistant"]
-    blocks: tuple[Block, ...]
-
-    @property
-    def text(self) -> str:
-        """The blocks' texts, joined with nothing between them."""
-        return "".join(block.text for block in self.blocks)
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """System blocks and turns. A last turn by the assistant is a beginning that the model continues."""
-
-    turns: tuple[Turn, ...]
-    system: tuple[Block, ...] = ()
-
-    @classmethod
-    def of(
-        cls, question: str, system: str = "", history: Sequence[tuple[str, str]] = (), beginning: str = ""
-    ) -> "Prompt":
-        """A prompt from plain strings; ``history`` holds (role, text) pairs, oldest first."""
-        turns = [Turn(role, (Block(text),)) for role, text in history]  # type: ignore[arg-type]
-        turns.append(Turn("user", (Block(question),)))
-        if beginning:
-            turns.append(Turn("assistant", (Block(beginning),)))
-        return cls(tuple(turns), (Block(system),) if system else ())
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Tokens, seconds and US dollars of one call or, added up, of many. Local models cost no dollars."""
-
-    input_tokens: int = 0
-    cache_write_tokens: int = 0
-    cache_read_tokens: int = 0
-    output_tokens: int = 0
-    seconds: float = 0.0
-    dollars: float = 0.0
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.output_tokens + other.output_tokens,
-            self.seconds + other.seconds,
-            self.dollars + other.dollars,
-        )
-
-
-@dataclass(frozen=True)
-class Completion:
-    """What a model wrote. ``stop_reason``: ``end_turn``, ``max_tokens``, ``refusal`` or ``stop_sequence``."""
-
-    text: str
-    usage: Usage
-    stop_reason: str
-
-
-Stream = Generator[str, None, Completion]
-
-
-def finish(stream: Stream) -> Completion:
-    """Run a model's stream to its end and return the Completion that it ends with."""
-    while True:
-        try:
-            next(stream)
-        except StopIteration as end:
-            return end.value
+# The types of the conversation belong to every model, so they are found here too.
+__all__ = ["Block", "CacheTime", "Completion", "LocalLLM", "Prompt", "Stream", "Turn", "Usage", "finish"]
 
 
 class LocalLLM:
@@ -106,8 +25,9 @@ class LocalLLM:
     key-value state reused; answers are the same without it, but for rounding, and slower.
     """
 
-    def __init__(self, name: str, model: Any, tokenizer: Any, prefix_cache: bool = True) -> None:
+    def __init__(self, name: str, model: Any, tokenizer: Any, prefix_cache: bool = True, identity: str = "") -> None:
         self.name = name
+        self.identity = identity or name  # what results of this model are kept under
         self.dtype = str(model.dtype).removeprefix("torch.")
         self.model = model.eval()
         self.tokenizer = tokenizer
@@ -142,7 +62,8 @@ class LocalLLM:
             raise ValueError(
                 f"{name} is no language model: it has no weights for {missing[0]} and {len(missing) - 1} more."
             )
-        return cls(name, model.to(device), AutoTokenizer.from_pretrained(source), prefix_cache)
+        identity = name if files.source == "package" else _weights_identity(source, model)
+        return cls(name, model.to(device), AutoTokenizer.from_pretrained(source), prefix_cache, identity)
 
     def __repr__(self) -> str:
         return f"LocalLLM({self.name!r}, {self.dtype})"
@@ -299,6 +220,14 @@ class LocalLLM:
         """A reading that has ``prefix`` behind it, and how many of its tokens were not read now."""
         state, known = self._prefixes.state(prefix, rows) if prefix else (empty_state(), 0)
         return Reading(self.model, state, rows), known
+
+
+def _weights_identity(source: str, model: Any) -> str:
+    """A hub model with its revision, or a folder with the sizes and times of its files: it may be trained on."""
+    if not Path(source).is_dir():
+        return f"{source}@{model.config._commit_hash}"
+    files = sorted(path for path in Path(source).iterdir() if path.is_file())
+    return f"{source} {[(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]}"
 
 
 def _asking_for(prompt: Prompt, schema: dict[str, Any]) -> Prompt:

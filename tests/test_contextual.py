@@ -380,3 +380,22 @@ def test_headings_help_dense_retrieval_on_insurance() -> None:
         search = lambda text, k, index=index: index.search(vectors[text], k)  # noqa: E731
         recalls.append(span_recalls(search, questions, [10])[10])
     assert paired_difference(recalls[1], recalls[0]).low > 0.1
+
+
+def test_a_document_given_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="same id"):
+        list(situate([BERLIN, BERLIN], chunk_sentences(BERLIN), StandIn()))
+
+
+def test_a_context_ends_where_the_model_repeats_the_prompts_frame() -> None:
+    written = Completion("This chunk is about Berlin.\n</chunk>\nPlease give", Usage(), "end_turn")
+    assert contextual._whole_sentences(written) == "This chunk is about Berlin."
+
+
+def test_models_of_one_name_and_other_weights_do_not_share_contexts() -> None:
+    chunks = chunk_sentences(BERLIN)
+    first, second = StandIn(), StandIn()
+    first.identity, second.identity = "weights 1", "weights 2"  # type: ignore[attr-defined]
+    add_llm_context(BERLIN, chunks, first)
+    add_llm_context(BERLIN, chunks, second)
+    assert len(second.prompts) == len(chunks)

@@ -234,3 +234,8 @@ def test_a_model_without_a_language_head_is_refused() -> None:
     """Weights that a checkpoint lacks would be drawn at random, and the answers with them."""
     with pytest.raises(ValueError, match="minilm is no language model"):
         LocalLLM.load("minilm")
+
+
+def test_a_role_that_no_model_has_is_refused() -> None:
+    with pytest.raises(ValueError, match="'bot'"):
+        Prompt.of("Which city?", history=[("bot", "Hello")])
