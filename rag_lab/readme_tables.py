@@ -19,7 +19,7 @@ def update() -> None:
 
 def results_tables() -> str:
     """Published beside measured, then what has no published counterpart."""
-    return "\n\n".join([published_table(), corpora_table(), scifact_table()])
+    return "\n\n".join([published_table(), corpora_table(), scifact_table(), ladder_table()])
 
 
 def select(result: dict[str, Any], **wanted: Any) -> dict[str, Any]:
@@ -101,6 +101,29 @@ def scifact_table() -> str:
         found = [select(result, size=size, name=name) for name in ("naive", "late", "late - naive")]
         rows.append([f"{size} tokens (n = {found[0]['n']})", *map(show_interval, found)])
     header = ["SciFact, chunks of", "naive: nDCG@10 [95%]", "late", "late − naive, paired"]
+    return made_by(result) + markdown_table(header, rows)
+
+
+RUNGS = (
+    "dense",
+    "late",
+    "contextual dense (headings)",
+    "contextual dense + BM25 (headings)",
+    "contextual dense + BM25 (headings) + MaxSim",
+)
+
+
+def ladder_table() -> str:
+    """The share of gold missing from the top 5 on each rung of the ladder (English questions)."""
+    result = load_result("ladder")
+    corpora = ("cities", "insurance", "handbook")
+    fixed: dict[str, Any] = {"table": "failure", "chunk": "sentence", "language": "en", "k": 5}
+    found = {
+        name: [select(result, **fixed, corpus=corpus, name=name, sample=None) for corpus in corpora] for name in RUNGS
+    }
+    header = ["one sentence a chunk, failure rate: 1 − recall@5 [95%]"]
+    header += [f"{corpus} (n = {row['n']})" for corpus, row in zip(corpora, found["dense"], strict=True)]
+    rows = [[name, *map(show_interval, cells)] for name, cells in found.items()]
     return made_by(result) + markdown_table(header, rows)
 
 
