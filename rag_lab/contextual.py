@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
 
 from rag_lab import batches, settings
-from rag_lab.claude import ClaudeLLM
+from rag_lab.claude import SITUATING_MODEL, ClaudeLLM
 from rag_lab.documents import Chunk, Document
 from rag_lab.llm import Block, Completion, LocalLLM, Prompt, Turn, Usage
 from rag_lab.segments import headings, sentences
@@ -63,7 +63,7 @@ def add_heading_context(document: Document, chunks: Sequence[Chunk]) -> list[Chu
 def add_llm_context(
     document: Document,
     chunks: Sequence[Chunk],
-    llm: Any,
+    llm: Any = None,
     form: Form | None = None,
     max_tokens: int | None = None,
     as_batch: bool = False,
@@ -75,13 +75,14 @@ def add_llm_context(
 def situate(
     documents: Sequence[Document],
     chunks: Sequence[Chunk],
-    llm: Any,
+    llm: Any = None,
     form: Form | None = None,
     max_tokens: int | None = None,
     as_batch: bool = False,
 ) -> Iterator[tuple[Chunk, Usage]]:
     """Each chunk with its context and the usage that writing it took, document by document, as they are written.
 
+    Without an ``llm`` it is Claude's ``SITUATING_MODEL``, in the modes and under the cap of ``ClaudeLLM``.
     ``form`` is the published prompt (``plain``), the same with the answer begun (``beginning``, the default for a
     local model: small ones answer the plain one emptily), or with a worked example before it (``example``). A
     context that reaches ``max_tokens`` (by default 60 for a local model, else 200) is cut after its last whole
@@ -94,6 +95,7 @@ def situate(
     in the part where it starts. ValueError for a chunk of none of the documents; RuntimeError, after all are asked
     for, where Claude failed for some.
     """
+    llm = llm or ClaudeLLM(SITUATING_MODEL)
     local = isinstance(llm, LocalLLM)
     if as_batch and not isinstance(llm, ClaudeLLM):
         raise ValueError(f"as_batch is for Claude's Message Batches; {llm.name} has none.")

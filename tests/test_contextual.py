@@ -399,3 +399,9 @@ def test_models_of_one_name_and_other_weights_do_not_share_contexts() -> None:
     add_llm_context(BERLIN, chunks, first)
     add_llm_context(BERLIN, chunks, second)
     assert len(second.prompts) == len(chunks)
+
+
+def test_without_a_model_claudes_situating_model_is_asked(messages_server: MessagesServer) -> None:
+    (chunk,) = add_llm_context(BERLIN, chunk_sentences(BERLIN)[:1])
+    assert chunk.context
+    assert {body["model"] for body in messages_server.asked()} == {"claude-haiku-5-5"}
