@@ -16,7 +16,7 @@ Vectors = NDArray[np.float32]
 Kind = Literal["passage", "query"]
 
 BATCH_TOKENS = 2048  # padded tokens in one forward pass
-LONG_WORK = 50_000  # tokens from which a progress bar is shown
+LONG_WORK = 200_000  # tokens from which a progress bar is shown: about half a minute of a laptop
 
 
 class Encoder:

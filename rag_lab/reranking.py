@@ -4,9 +4,9 @@ A reranker returns the hits it was given, best first, with new scores and ranks;
 which they came. It reads ``chunk.contextual_text``, scores equal texts once, and asks no model about no hits.
 
 Offline, ``with_first_stage(max_sim(encoder))`` is the one that helps: measured in ``data/results/ladder.json`` and
-``ladder_codebases.json``. The query likelihood by a model as small as SmolLM2 loses on the insurance corpus and shows
-no gain elsewhere: it wants a larger model. MaxSim over token vectors read in their document (late) was tried too, did
-worse than over the chunk with its heading context, and is not here.
+``ladder_codebases.json``. The query likelihood by SmolLM2 loses on the insurance corpus, and no difference was found
+elsewhere. MaxSim over token vectors read in their document (late) was tried too, did worse on the insurance corpus
+and the handbook than over chunks with their heading context, and is not here.
 """
 
 import functools
