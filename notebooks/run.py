@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import nbformat
+from bs4 import BeautifulSoup
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbconvert import HTMLExporter
@@ -50,11 +51,21 @@ def run(path: Path, in_place: bool) -> tuple[float, int, str]:
         cell.metadata.pop("execution", None)
     if in_place and result == "ok":
         nbformat.write(book, path)
-    html, _ = HTMLExporter().from_notebook_node(book, resources={"metadata": {"name": path.stem}})
     target = BUILD / path.relative_to(FOLDER).with_suffix(".html")
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(html, encoding="utf-8")
+    target.write_text(render(book, path.stem), encoding="utf-8")
     return seconds, count_claims(book), result
+
+
+def render(book: nbformat.NotebookNode, title: str) -> str:
+    """The notebook as HTML, its figures with the alt texts of their outputs, which nbconvert's lab template drops."""
+    html, _ = HTMLExporter().from_notebook_node(book, resources={"metadata": {"name": title}})
+    soup = BeautifulSoup(html, "html.parser")
+    outputs = [output for cell in book.cells for output in cell.get("outputs", [])]
+    figures = [output.metadata.get("image/png", {}) for output in outputs if "image/png" in output.get("data", {})]
+    for image, metadata in zip(soup.select(".jp-OutputArea-output img"), figures, strict=True):
+        image["alt"] = metadata.get("alt", "a figure")
+    return str(soup)
 
 
 def count_claims(book: nbformat.NotebookNode) -> int:
