@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lab notebooks readme clean
+.PHONY: run test lab notebooks readme bench doctor bundle handouts clean
 
 run: .venv/installed
 	$(BIN)/python notebooks/run.py
@@ -23,6 +23,23 @@ notebooks: .venv/installed
 
 readme: .venv/installed
 	$(BIN)/python -m rag_lab readme
+
+# Ratios against what a user would pick instead; needs the peers, which nothing else does. One thread: CPU seconds.
+bench: .venv/installed
+	$(BIN)/python -m pip install --quiet -e ".[bench]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
+
+# Before the day: is everything here that the notebooks need?
+doctor: .venv/installed
+	$(BIN)/python -m rag_lab doctor
+
+# One archive from which a room without a network installs.
+bundle: .venv/installed
+	$(BIN)/python notebooks/bundle.py
+
+# A printable page for each notebook, and slides, in build/handouts/.
+handouts: .venv/installed
+	$(BIN)/python notebooks/handouts.py
 
 clean:
 	rm -rf .venv build

@@ -25,7 +25,8 @@ CELL_SECONDS = 600
 
 def offline_environment() -> dict[str, str]:
     """This environment with the hub and every API switched off, whatever the user has set."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("ANTHROPIC_", "HF_TOKEN"))}
+    unset = ("ANTHROPIC_", "HF_TOKEN", "RAG_LAB_LLM", "RAG_LAB_ENCODER")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(unset)}
     return {**kept, "RAG_LAB_MODE": "offline", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 

@@ -2,8 +2,75 @@
 
 import argparse
 import sys
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 from rag_lab import downloads
+
+EXIT_CODES = """exit codes:
+  0    done; of ask: answered
+  1    it failed, and the sentence printed says why; of doctor: something is to be fixed
+  2    wrong arguments
+  3    ask: refused, because the folder does not answer the question
+  4    ask: answered in part
+  130  stopped by Ctrl-C; sweep, questions and fetch go on where they were when started again
+"""
+ASK_CODES = {"answered": 0, "error": 1, "refused": 3, "partial": 4}
+
+
+def ask(asked: argparse.Namespace) -> int:
+    """Answer a question from a folder of Markdown, text, HTML and PDF files, with checked citations."""
+    from rag_lab.ask import ask, shown
+    from rag_lab.question_checks import ANSWERED_FROM
+
+    threshold = ANSWERED_FROM if asked.threshold is None else asked.threshold
+    found = ask(asked.folder, asked.question, asked.llm, asked.k, threshold)
+    if found.status != "error":
+        print(shown(found))
+    if found.reason:
+        print(f"{found.status}: {found.reason}", file=sys.stderr)
+    return ASK_CODES[found.status]
+
+
+def questions(asked: argparse.Namespace) -> int:
+    """Generate questions about a folder: one that each passage answers, one that nothing answers; all checked."""
+    from rag_lab.ask import chunks_of, load_llm
+    from rag_lab.documents import load_folder
+    from rag_lab.questions import generate_questions, report
+
+    whole = asked.per == "document"
+    passages = load_folder(asked.folder) if whole else chunks_of(asked.folder)
+    if asked.limit and asked.limit < len(passages):
+        passages = [passages[i * len(passages) // asked.limit] for i in range(asked.limit)]
+    records = generate_questions(passages, load_llm(asked.llm), asked.out, asked.per)
+    for kind, one in report(records).items():
+        reasons = ", ".join(f"{why} {count}" for why, count in one.refused.items())
+        print(f"{kind}s: {one.kept} of {one.written} kept" + (f"; refused: {reasons}" if reasons else ""))
+        if one.searched:
+            share = one.answered_elsewhere / one.searched
+            print(f"  answered in another document: {one.answered_elsewhere} of {one.searched} ({share:.0%})")
+    print(f'{asked.out}: read it before you use it. To refuse one, set its "kept" to false, or delete its line.')
+    return 0
+
+
+def sweep(asked: argparse.Namespace) -> int:
+    """Run every configuration of a YAML file on every question, and rank them. A stopped sweep goes on."""
+    from rag_lab import sweep_report
+    from rag_lab.sweep import run_sweep
+
+    if asked.processes == 1:
+        rows = run_sweep(asked.config, results=asked.results)
+    else:
+        with ProcessPoolExecutor(asked.processes) as executor:
+            rows = run_sweep(asked.config, executor, asked.results)
+    print(sweep_report.table(rows, asked.top))
+    print("", *sweep_report.sentences(rows), sep="\n")
+    if asked.html:
+        print(sweep_report.write_report(rows, asked.html, title=Path(asked.config).stem))
+    if errors := sum(row["counts"]["error"] for row in rows):
+        print(f"error: {errors} answers failed, and are not scored; run it again to ask for these.", file=sys.stderr)
+    return 1 if errors else 0
 
 
 def fetch(asked: argparse.Namespace) -> int:
@@ -14,6 +81,13 @@ def fetch(asked: argparse.Namespace) -> int:
     return 0
 
 
+def doctor(asked: argparse.Namespace) -> int:
+    """Check Python, packages, models, cache, hub, key and disk, and say what to do."""
+    from rag_lab import doctor
+
+    return doctor.main()
+
+
 def readme(asked: argparse.Namespace) -> int:
     """Write the README's tables and figure anew from the recorded results."""
     from rag_lab import readme_tables
@@ -22,23 +96,94 @@ def readme(asked: argparse.Namespace) -> int:
     return 0
 
 
-def main() -> int:
-    """Exit status 0: done, 1: it failed with the sentence printed, 2: wrong arguments."""
-    parser = argparse.ArgumentParser(prog="python -m rag_lab", description="RAG Lab's commands.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    one = commands.add_parser("fetch", help=fetch.__doc__)
+def parser() -> argparse.ArgumentParser:
+    """Every command with its arguments."""
+    whole = argparse.ArgumentParser(
+        prog="python -m rag_lab",
+        description="RAG Lab's commands. Begin with: python -m rag_lab doctor",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = whole.add_subparsers(required=True, metavar="COMMAND")
+    llm = "SHORT NAME (smollm2), hub id, path, or claude-… (RAG_LAB_MODE=live and a key)"
+
+    one = _command(commands, ask, 'ask data/corpora/handbook "How many vacation days does a full-time employee get?"')
+    one.add_argument("folder", help="its files are indexed by their headings; vectors are kept for the next question")
+    one.add_argument("question")
+    one.add_argument(
+        "--llm", default="extractive", help=f"who answers: extractive (default: the best sentence, quoted), or {llm}"
+    )
+    one.add_argument("-k", type=_whole, default=5, help="passages to read (default 5)")
+    one.add_argument(
+        "--threshold", type=float, help="extractive: the least cosine of a sentence that counts as an answer"
+    )
+
+    one = _command(commands, questions, "questions my_documents --out questions.jsonl --limit 30")
+    one.add_argument("folder")
+    one.add_argument(
+        "--out", required=True, metavar="FILE", help="JSON lines, to be reviewed; an old one is continued"
+    )
+    one.add_argument("--llm", default="smollm2", help=f"who writes (default smollm2, which writes poor ones): {llm}")
+    one.add_argument(
+        "--per", choices=("chunk", "document"), default="chunk", help="one pair for each (default chunk)"
+    )
+    one.add_argument("--limit", type=_whole, metavar="N", help="only N passages, spread evenly over the folder")
+
+    one = _command(commands, sweep, "sweep data/sweeps/example.yaml --processes 2 --html report.html")
+    one.add_argument("config", help="a YAML file; its keys are explained in data/sweeps/example.yaml")
+    one.add_argument("--results", metavar="FILE", help="JSON lines (default: sweeps/NAME.jsonl in the cache folder)")
+    one.add_argument("--processes", type=_whole, default=1, metavar="N", help="processes to work side by side (1)")
+    one.add_argument("--html", metavar="FILE", help="write the report to this page too")
+    one.add_argument("--top", type=_whole, metavar="N", help="print only the best N rows")
+
+    one = _command(commands, fetch, "fetch scifact")
     one.add_argument("names", nargs="+", choices=sorted(downloads.DOWNLOADS), metavar="NAME")
-    one.epilog = f"names: {', '.join(sorted(downloads.DOWNLOADS))}"
-    one.set_defaults(run=fetch)
-    one = commands.add_parser("readme", help=readme.__doc__)
-    one.set_defaults(run=readme)
-    asked = parser.parse_args()
+    one.epilog = f"names: {', '.join(sorted(downloads.DOWNLOADS))}\n\n{one.epilog}"
+
+    _command(commands, doctor, "doctor")
+    _command(commands, readme, "readme")
+    return whole
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; its exit code is one of ``EXIT_CODES``."""
+    asked = parser().parse_args(arguments)
     try:
-        status: int = asked.run(asked)
-    except (OSError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.showwarning = _note  # type: ignore[assignment]
+            status: int = asked.run(asked)
+    except KeyboardInterrupt:
+        print("stopped.", file=sys.stderr)
+        return 130
+    except (OSError, ValueError, RuntimeError, ImportError, LookupError) as error:
+        if isinstance(error, KeyError | IndexError):  # a bug, not a sentence for the user
+            raise
         print(f"error: {error}", file=sys.stderr)
         return 1
     return status
+
+
+def _command(commands: argparse._SubParsersAction, run, example: str) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
+    one: argparse.ArgumentParser = commands.add_parser(
+        run.__name__,
+        help=run.__doc__,
+        description=run.__doc__,
+        epilog=f"example:\n  python -m rag_lab {example}\n\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    one.set_defaults(run=run)
+    return one
+
+
+def _note(message: Warning | str, *_: object) -> None:
+    """A warning as a line, without the place in the code that it comes from."""
+    print(f"note: {message}", file=sys.stderr)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
 
 
 if __name__ == "__main__":

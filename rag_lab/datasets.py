@@ -4,7 +4,7 @@ import csv
 import gzip
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,13 +101,24 @@ def load_corpus(name: str, folder: Path = CORPORA) -> Corpus:
         # The questions stand among the documents; any other file that is skipped is still warned of.
         warnings.filterwarnings("ignore", r"1 of \d+ files .* questions\.jsonl")
         documents = {document.id: document for document in load_folder(path.parent)}
+    return Corpus(name, tuple(documents.values()), load_questions(path, list(documents.values())))
+
+
+def load_questions(path: Path, documents: Sequence[Document]) -> tuple[Question, ...]:
+    """Questions about ``documents`` from a file of JSON lines; ValueError as ``load_corpus`` raises it.
+
+    Records with ``"kept": false`` (see ``questions``) are left out.
+    """
+    by_id = {document.id: document for document in documents}
     questions: dict[str, Question] = {}
     for record in _json_lines(path):
-        question = _question(record, documents)
+        if not record.get("kept", True):
+            continue
+        question = _question(record, by_id)
         if question.id in questions:
             raise ValueError(f"question {question.id!r} stands twice in {path}.")
         questions[question.id] = question
-    return Corpus(name, tuple(documents.values()), tuple(questions.values()))
+    return tuple(questions.values())
 
 
 def load_scifact() -> RetrievalSet:
@@ -116,7 +127,19 @@ def load_scifact() -> RetrievalSet:
     FileNotFoundError where it was not fetched. ValueError for other counts: they are the check, because the files of
     BEIR's archive and those rebuilt from the original tables differ in white space.
     """
-    corpus, queries, labels = files_of("scifact")
+    return _load_beir("scifact", (5183, 300, 339))
+
+
+def load_nfcorpus() -> RetrievalSet:
+    """NFCorpus in BEIR's layout (Boteva et al. 2016): 3,633 documents, 323 test queries, 12,334 labels of 1 or 2.
+
+    FileNotFoundError and ValueError as ``load_scifact``.
+    """
+    return _load_beir("nfcorpus", (3633, 323, 12334))
+
+
+def _load_beir(name: str, expected: tuple[int, int, int]) -> RetrievalSet:
+    corpus, queries, labels = files_of(name)
     documents = tuple(Document(r["_id"], r["text"], title=r["title"]) for r in _json_lines(corpus))
     relevance: dict[str, dict[str, int]] = {}
     with open(labels, encoding="utf-8", newline="") as file:
@@ -124,9 +147,9 @@ def load_scifact() -> RetrievalSet:
             relevance.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
     texts = {r["_id"]: r["text"] for r in _json_lines(queries) if r["_id"] in relevance}
     counts = (len(documents), len(texts), sum(map(len, relevance.values())))
-    if counts != (5183, 300, 339):
-        raise ValueError(f"{corpus.parent} has {counts} documents, claims and labels, not (5183, 300, 339).")
-    return RetrievalSet("scifact", documents, texts, relevance)
+    if counts != expected:
+        raise ValueError(f"{corpus.parent} has {counts} documents, queries and labels, not {expected}.")
+    return RetrievalSet(name, documents, texts, relevance)
 
 
 def load_codebases() -> RetrievalSet:

@@ -7,14 +7,19 @@ from typing import Any
 
 
 class Reading:
-    """What a model has read: ``rows`` texts side by side that all begin with what is in ``state``."""
+    """What a model has read: ``rows`` texts side by side that all begin with what is in ``state``.
 
-    def __init__(self, model: Any, state: Any, rows: int = 1) -> None:
+    With ``lengths`` each row has read so many ids of its own, and ``state`` is filled up before them.
+    """
+
+    def __init__(self, model: Any, state: Any, rows: int = 1, lengths: Sequence[int] = ()) -> None:
         import torch
 
         self._model = model
         self._state = state
-        self._mask = torch.ones((rows, state.get_seq_length()), dtype=torch.long, device=model.device)
+        width = state.get_seq_length()
+        masks = [[0] * (width - n) + [1] * n for n in lengths or [width] * rows]
+        self._mask = torch.tensor(masks, dtype=torch.long, device=model.device).reshape(len(masks), width)
 
     def read(self, rows: list[list[int]], keep: int = 1) -> Any:
         """Read on, a list of token ids a row; the logits at the last ``keep`` ids, (rows, keep, vocabulary).
@@ -37,6 +42,12 @@ class Reading:
                 cache=self._state,
                 logits_to_keep=keep,
             ).logits
+
+    def forget(self, count: int) -> None:
+        """Go back to before the last ``count`` ids."""
+        if count:
+            self._state.crop(-count)
+            self._mask = self._mask[:, :-count]
 
     def keep_rows(self, rows: list[int]) -> None:
         """Go on with these rows only."""

@@ -40,14 +40,16 @@ _LOST_IN_THE_MIDDLE = (
     "https://raw.githubusercontent.com/nelson-liu/lost-in-the-middle/29b8a6d042ce29abccee3db1a73171a107d7e6af"
 )
 
+
+def _beir(name: str, md5: str) -> Download:
+    files = ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")
+    return Download(f"{_BEIR}/{name}.zip", f"md5:{md5}", tuple(f"beir/{name}/{file}" for file in files))
+
+
 DOWNLOADS: dict[str, tuple[Download, ...]] = {
-    "scifact": (
-        Download(
-            f"{_BEIR}/scifact.zip",
-            "md5:5f7d1de60b170fc8027bb7898e2efca1",  # as BEIR's own table of data sets gives it
-            ("beir/scifact/corpus.jsonl", "beir/scifact/queries.jsonl", "beir/scifact/qrels/test.tsv"),
-        ),
-    ),
+    # The digests of the archives are those of BEIR's own table of data sets.
+    "scifact": (_beir("scifact", "5f7d1de60b170fc8027bb7898e2efca1"),),
+    "nfcorpus": (_beir("nfcorpus", "a89dba18a62ef92f7d323ec890a0d38d"),),
     "codebases": (
         Download(
             f"{_COOKBOOK}/codebase_chunks.json",

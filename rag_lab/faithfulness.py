@@ -29,6 +29,10 @@ SCHEMA: dict[str, Any] = {
 }
 
 
+class NoVerdict(RuntimeError):  # noqa: N818
+    """A model was asked for a verdict and gave none: a failed check."""
+
+
 class Completer(Protocol):
     """``LocalLLM``, ``ClaudeLLM``, or whatever completes a prompt under a JSON schema."""
 
@@ -52,7 +56,7 @@ class Judgement:
 def judge(claim: str, source: str, llm: Completer, max_tokens: int = 200) -> Judgement:
     """Ask a language model whether ``source`` supports ``claim``.
 
-    Both are sent as JSON strings, so that neither can end the other. RuntimeError where the answer is not JSON of
+    Both are sent as JSON strings, so that neither can end the other. NoVerdict where the answer is not JSON of
     ``SCHEMA``: that is a failed check, never a verdict. Small local models fail often.
     """
     asked = json.dumps({"source": source, "claim": " ".join(claim.split())}, ensure_ascii=False)
@@ -61,9 +65,9 @@ def judge(claim: str, source: str, llm: Completer, max_tokens: int = 200) -> Jud
         answer = json.loads(completion.text)
         verdict, reason = answer["verdict"], str(answer.get("reason", ""))
     except (json.JSONDecodeError, TypeError, KeyError, AttributeError) as error:
-        raise RuntimeError(f"The model gave no verdict but {completion.text[:80]!r}; use a larger model.") from error
+        raise NoVerdict(f"The model gave no verdict but {completion.text[:80]!r}; use a larger model.") from error
     if verdict not in VERDICTS:
-        raise RuntimeError(f"The model's verdict is {verdict!r}, none of {', '.join(VERDICTS)}; use a larger model.")
+        raise NoVerdict(f"The model's verdict is {verdict!r}, none of {', '.join(VERDICTS)}; use a larger model.")
     return Judgement(verdict, reason)
 
 

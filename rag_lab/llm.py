@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from rag_lab.conversation import Block, CacheTime, Completion, Prompt, Stream, T
 from rag_lab.decoding import Reading, Writing, batches
 from rag_lab.gguf_cache import dequantised
 from rag_lab.prefix_cache import PrefixCache, empty_state
+from rag_lab.shared_reading import read_shared, side_by_side, write_and_rate
 
 # The types of the conversation belong to every model, so they are found here too.
 __all__ = ["Block", "CacheTime", "Completion", "LocalLLM", "Prompt", "Stream", "Turn", "Usage", "finish"]
@@ -183,6 +184,34 @@ class LocalLLM:
                 answer = torch.tensor(rows[i][2], device=row.device)[:, None]
                 totals[i] = row[-len(answer) :].float().log_softmax(-1).gather(1, answer).sum().item()
         return totals
+
+    def complete_and_rate(
+        self, prompts: Sequence[Prompt], expected: Sequence[str], max_tokens: int = 64, stop: Sequence[str] = ()
+    ) -> Iterator[tuple[int, Completion, float]]:
+        """For each prompt its number, what ``complete`` gives, and ``log_likelihood`` of ``expected``: one reading.
+
+        They come as they are done. What prompts begin with in common is read once, wherever it ends: neither cache
+        marks nor ``prefix_cache`` matter. Answers are written side by side, so bfloat16 may round to other tokens.
+        Raises as both, before anything is read.
+        """
+        texts, writing, answers = [], [], []
+        for prompt, answer in zip(prompts, expected, strict=True):
+            answers.append(text_tokens(self.tokenizer, answer))
+            if not answers[-1]:
+                raise ValueError("An expected answer is empty: there is nothing to find the likelihood of.")
+            prefix, row = self._prepare(prompt, max(max_tokens, len(answers[-1])), 0.0, None, stop, 0)
+            row.max_tokens = max_tokens
+            texts.append(prefix + row.unread)
+            writing.append(row)
+        started = time.perf_counter()
+        for rows, states, logits in read_shared(self.model, texts, 2 * self.window):
+            reading = side_by_side(self.model, states)
+            rated = write_and_rate(reading, logits, [writing[i] for i in rows], [answers[i] for i in rows])
+            seconds = (time.perf_counter() - started) / len(rows)
+            for i, likelihood in zip(rows, rated, strict=True):
+                usage = Usage(len(texts[i]), output_tokens=len(writing[i].written), seconds=seconds)
+                yield i, Completion(writing[i].text, usage, writing[i].reason), likelihood
+            started = time.perf_counter()
 
     def _prepare(
         self, prompt: Prompt, max_tokens: int, temperature: float, schema: Any, stop: Sequence[str], seed: int

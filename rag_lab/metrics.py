@@ -1,13 +1,22 @@
-"""Retrieval metrics, and 95% intervals for them by the bootstrap."""
+"""Retrieval metrics and answer scores, and 95% intervals for them."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal, get_args
 
 import numpy as np
 
 from rag_lab.datasets import Span
 from rag_lab.documents import Chunk
+
+# Of a question that the documents answer (a positive): correct, wrong, unanswered. Of one that they do not (a
+# negative): false_answer, right_refusal. Of either: error.
+Outcome = Literal["correct", "wrong", "unanswered", "false_answer", "right_refusal", "error"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+_SCORES: dict[str, int] = {"correct": 1, "wrong": 0, "unanswered": 0, "false_answer": -1, "right_refusal": 0}
 
 
 @dataclass(frozen=True)
@@ -18,6 +27,20 @@ class Interval:
     low: float
     high: float
     n: int
+
+
+@dataclass(frozen=True)
+class AnswerScores:
+    """Outcomes counted, and their scores: the sum, and the mean per question that did not fail.
+
+    ``mean`` is None where every question failed. ``method`` says where its 95% interval comes from: ``bootstrap``,
+    or ``wilson`` where all scores are equal.
+    """
+
+    counts: dict[Outcome, int]
+    total: int
+    mean: Interval | None
+    method: Literal["bootstrap", "wilson", ""]
 
 
 def recall_at_k(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
@@ -123,6 +146,57 @@ def paired_difference(
         raise ValueError(f"paired values need the same queries in the same order; there are {len(a)} and {len(b)}.")
     difference = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
     return bootstrap_ci(difference, n_resamples, level, seed)
+
+
+def wilson_interval(successes: int, n: int, level: float = 0.95) -> Interval:
+    """A share with its score interval (Wilson 1927), which has a width also where the share is 0 or 1.
+
+    ValueError for n < 1 or successes outside 0 to n.
+    """
+    if n < 1 or not 0 <= successes <= n:
+        raise ValueError(f"{successes} of {n} is no share: n must be 1 or more, successes from 0 to n.")
+    z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
+    centre = (successes + z2 / 2) / (n + z2)
+    half = math.sqrt(z2 * (successes * (n - successes) / n + z2 / 4)) / (n + z2)
+    # Exactly 0 and 1 at the ends, where the formula is off by rounding.
+    low, high = 0.0 if not successes else centre - half, 1.0 if successes == n else centre + half
+    return Interval(successes / n, low, high, n)
+
+
+def answer_score(outcome: str, wrong_as_minus: bool = False) -> int:
+    """+1 for a positive answered, 0 for one not answered, -1 for a negative answered, 0 for a negative refused.
+
+    A positive answered wrongly scores 0 and is counted apart; with ``wrong_as_minus`` it scores -1, as in CRAG (Yang
+    et al. 2024, section 3). ValueError for "error", which has no score, and for what is no outcome.
+    """
+    if outcome not in _SCORES:
+        raise ValueError(f"{outcome!r} has no score; {', '.join(_SCORES)} have. Count errors apart.")
+    return -1 if wrong_as_minus and outcome == "wrong" else _SCORES[outcome]
+
+
+def answer_scores(outcomes: Sequence[Outcome], wrong_as_minus: bool = False) -> AnswerScores:
+    """Counts, sum and mean of ``answer_score`` over ``outcomes``, one a question, errors counted and left out.
+
+    Where all scores are equal a bootstrap interval would have no width. Then the interval allows for as large a
+    share of other scores as Wilson's bound for 0 of n allows, at the best and worst that these questions can score.
+    ValueError for no outcomes or what is no outcome.
+    """
+    if not outcomes or not set(outcomes) <= set(OUTCOMES):
+        raise ValueError(f"outcomes are {list(outcomes)[:5]}; give one or more of {', '.join(OUTCOMES)}.")
+    counted = Counter(outcomes)
+    counts = {outcome: counted[outcome] for outcome in OUTCOMES}
+    scores = [answer_score(outcome, wrong_as_minus) for outcome in outcomes if outcome != "error"]
+    if not scores:
+        return AnswerScores(counts, 0, None, "")
+    if len(set(scores)) > 1:
+        return AnswerScores(counts, sum(scores), bootstrap_ci(scores), "bootstrap")
+    positives = any(counts[outcome] for outcome in ("correct", "wrong", "unanswered"))
+    negatives = any(counts[outcome] for outcome in ("false_answer", "right_refusal"))
+    best, worst = int(positives), -int(negatives or wrong_as_minus)
+    others = wilson_interval(0, len(scores)).high
+    value = float(scores[0])
+    mean = Interval(value, value - others * (value - worst), value + others * (best - value), len(scores))
+    return AnswerScores(counts, sum(scores), mean, "wilson")
 
 
 def _top(ranking: Sequence[str], k: int) -> list[str]:

@@ -1,5 +1,6 @@
 """Published numbers, recorded results, and tables that put one beside the other."""
 
+import functools
 import hashlib
 import json
 import platform
@@ -24,6 +25,7 @@ NOTEBOOKS = {
     "02_late_chunking": "embed first, pool later: how it works, when it helps and when not",
     "03_contextual_retrieval": "context written into chunks, prompt caching and its price, hybrid search, reranking",
     "04_late_vs_contextual": "head to head at equal budgets: quality, time, money, failures, and a guide",
+    "06_prompt_and_budget": "sources that stay data, injections and guards, a budget to the token, compression",
 }
 
 
@@ -43,18 +45,77 @@ class Published:
     note: str = ""
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """One published figure (None where there is none) beside what was measured, in the published unit.
+
+    ``is_gain``: a difference between two methods, whose sign can be compared across models. ``shown``: in the table,
+    not only in the results file. A measurement without an interval has ``low == value == high``.
+    """
+
+    name: str
+    published: float | None
+    measured: Interval
+    is_gain: bool = False
+    shown: bool = True
+
+
+def verdict(one: Comparison, because: str = "") -> str:
+    """*reproduced* (the published value lies in the interval, or within rounding of the value), *same direction*,
+    *not reproduced*, or *not comparable* with the reason ``because``; "" where nothing was published.
+
+    The direction is the same where a gain's whole interval lies on the published side of zero; it counts with
+    another model too, and then the reason is given with it.
+    """
+    if one.published is None:
+        return ""
+    measured = one.measured
+    aligned = one.is_gain and (measured.low > 0 < one.published or measured.high < 0 > one.published)
+    if because:
+        return f"same direction; {because}" if aligned else f"not comparable: {because}"
+    if measured.low <= one.published <= measured.high or abs(measured.value - one.published) <= rounding(
+        one.published
+    ):
+        return "reproduced"
+    return "same direction" if aligned else "not reproduced"
+
+
+def rounding(number: float) -> float:
+    """Half a unit of the last decimal place that a number is written with: 0.05 for 64.2, 0.5 for 35."""
+    decimals = len(f"{number:.10f}".rstrip("0").partition(".")[2])
+    return 0.5 * 10**-decimals + 1e-9
+
+
+def exactly(value: float) -> Interval:
+    """What was computed and not sampled: an interval without a width."""
+    return Interval(value, value, value, 1)
+
+
+def in_percent(interval: Interval) -> Interval:
+    """The interval of a share, in percent."""
+    return Interval(100 * interval.value, 100 * interval.low, 100 * interval.high, interval.n)
+
+
 def published(id_: str) -> Published:
     """The registry's entry; KeyError naming the known ids where there is none."""
-    entries = {e["id"]: Published(**e) for e in yaml.safe_load(REGISTRY.read_text(encoding="utf-8"))}
+    entries = _registry()
     if id_ not in entries:
         raise KeyError(f"no published number {id_!r}; the registry has {', '.join(sorted(entries))}")
     return entries[id_]
 
 
+@functools.cache
+def _registry() -> dict[str, Published]:
+    return {e["id"]: Published(**e) for e in yaml.safe_load(REGISTRY.read_text(encoding="utf-8"))}
+
+
 def write_result(
     id_: str, rows: Sequence[dict[str, Any]], *, model: str, data: str, sha256: str, command: str, seconds: float
 ) -> Path:
-    """Write ``data/results/ID.json``: the rows and where they come from. Intervals are spelled out in each row."""
+    """Write ``data/results/ID.json``: the rows and where they come from. Intervals are spelled out in each row.
+
+    ``model`` names each model with its revision and number format.
+    """
     provenance = {
         "model": model,
         "data": data,
@@ -67,7 +128,7 @@ def write_result(
     }
     path = RESULTS / f"{id_}.json"
     text = json.dumps({"id": id_, "provenance": provenance, "rows": list(rows)}, indent=1, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    path.write_text(text + "\n", encoding="utf-8", newline="\n")
     return path
 
 

@@ -1,79 +1,65 @@
-"""The README's tables and figure, written from the recorded results so that nobody types a number."""
+"""The tables and the figure of the READMEs, written from the recorded results so that nobody types a number."""
 
 from typing import Any
 
-from rag_lab import papers
-from rag_lab.papers import load_result, markdown_table, published, show_interval
+from rag_lab import notebook, papers, reproduce, settings
+from rag_lab.papers import load_result, markdown_table, show_interval
 
 FIGURE = papers.RESULTS / "corpora_late.png"
+GUIDE = settings.PROJECT / "notebooks" / "README.md"
+
+# Minutes of a workshop of three hours and of one of a day, by notebook; what is not a notebook comes first and last.
+PLAN = {
+    "welcome, set-up, make doctor": (15, 20),
+    "01": (30, 30),
+    "02": (35, 45),
+    "03": (35, 45),
+    "04": (0, 30),
+    "05": (20, 35),
+    "06": (0, 35),
+    "07": (20, 40),
+    "08": (0, 45),
+    "09": (0, 15),
+    "10": (0, 35),
+    "breaks": (15, 75),
+    "closing: what to take home": (10, 15),
+}
 
 
 def update() -> None:
-    """Write the tables between the README's marks, and the figure that it shows."""
+    """Write the tables between the marks of the README and of the workshop guide, and the README's figure."""
     text = papers.README.read_text(encoding="utf-8")
     text = papers.replace_between(text, "notebooks", papers.notebooks_table())
+    text = papers.replace_between(text, "reproduced", reproduce.table())
     text = papers.replace_between(text, "results", results_tables())
-    papers.README.write_text(text, encoding="utf-8")
+    papers.README.write_text(text, encoding="utf-8", newline="\n")
+    guide = papers.replace_between(GUIDE.read_text(encoding="utf-8"), "plan", plan_table())
+    GUIDE.write_text(guide, encoding="utf-8", newline="\n")
     draw_figure()
 
 
 def results_tables() -> str:
-    """Published beside measured, then what has no published counterpart."""
-    return "\n\n".join([published_table(), corpora_table(), scifact_table(), ladder_table()])
+    """What was measured and has no row of its own in the table of published numbers."""
+    return "\n\n".join([corpora_table(), scifact_table(), ladder_table()])
+
+
+def plan_table() -> str:
+    """The workshop's two plans, with the time that each notebook took last, and their sums."""
+    seconds = notebook.measured_seconds()
+    rows = []
+    for part, minutes in PLAN.items():
+        name = next((name for name in papers.NOTEBOOKS if name.startswith(part)), "")
+        runs = f"{seconds[name] / 60:.1f}" if name in seconds else "" if not part.isdigit() else "not measured"
+        rows.append([f"[{name}]({name}.ipynb)" if name else part, runs, *(str(m) if m else "–" for m in minutes)])
+    sums = [f"{sum(times) // 60} h {sum(times) % 60:02d}" for times in zip(*PLAN.values(), strict=True)]
+    rows.append(["all", f"{sum(seconds.values()) / 60:.1f}", *sums])
+    return markdown_table(["part", "runs (minutes)", "three hours (minutes)", "one day (minutes)"], rows)
 
 
 def select(result: dict[str, Any], **wanted: Any) -> dict[str, Any]:
     """The one row whose fields have these values."""
     (row,) = [r for r in result["rows"] if all(r.get(key) == value for key, value in wanted.items())]
     return dict(row)
-
-
-def verdict(value: float, row: dict[str, Any]) -> str:
-    """*reproduced*: the published value lies in the measured interval; *not reproduced* otherwise."""
-    return "reproduced" if row["low"] <= value <= row["high"] else "not reproduced"
-
-
-def published_table() -> str:
-    """One line a published number: value, what was measured here, and whether the two can be compared."""
-    rows = []
-    for id_, result, name in (
-        ("minilm_scifact", "scifact_whole", "whole abstracts, first 256 tokens"),
-        ("anserini_bm25_scifact", "scifact_bm25", "BM25Index, bm25s, Lucene settings"),
-    ):
-        paper, row = published(id_), select(load_result(result), name=name)
-        value = paper.values["nDCG@10"]
-        rows.append([paper.claim, f"{value:.4f} ({paper.read})", show_interval(row, 4), verdict(value, row)])
-    rows.append(berlin_row())
-    paper, row = (
-        published("late_scifact_fixed256"),
-        select(load_result("scifact_chunks"), size=128, name="late - naive"),
-    )
-    rows.append(
-        [
-            f"{paper.claim}: late minus naive ({paper.model})",
-            f"{(paper.values['late'] - paper.values['naive']) / 100:+.3f} ({paper.read})",
-            f"{show_interval(row)} at {row['size']} tokens",
-            "not comparable: another model, other chunks",
-        ]
-    )
-    return markdown_table(["claim", "published", "measured", "verdict"], rows)
-
-
-def berlin_row() -> list[str]:
-    """What late chunking adds to each sentence's similarity: another model here, so only the direction compares."""
-    paper, measured = published("late_berlin"), load_result("berlin")
-    theirs = [late - naive for naive, late in zip(paper.values["naive"], paper.values["late"], strict=True)]
-    ours = [
-        select(measured, name="late", sentence=i)["value"] - select(measured, name="naive", sentence=i)["value"]
-        for i in (1, 2, 3)
-    ]
-    same = all((a > 0) == (b > 0) for a, b in zip(theirs, ours, strict=True))
-    return [
-        f"{paper.claim}: late minus naive ({paper.model})",
-        f"{', '.join(f'{x:+.3f}' for x in theirs)} ({paper.read})",
-        f"{', '.join(f'{x:+.3f}' for x in ours)}, no interval: one document",
-        f"{'same' if same else 'another'} direction, another model",
-    ]
 
 
 def corpora_table() -> str:

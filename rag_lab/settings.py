@@ -22,6 +22,16 @@ def mode() -> str:
     return value
 
 
+def llm_name() -> str:
+    """``RAG_LAB_LLM``: the notebooks' language model: short name, hub id, path or ``claude-…`` (default SmolLM2)."""
+    return os.environ.get("RAG_LAB_LLM", "smollm2")
+
+
+def encoder_name() -> str:
+    """``RAG_LAB_ENCODER``: the notebooks' encoder, a short name, hub id or path (default MiniLM)."""
+    return os.environ.get("RAG_LAB_ENCODER", "minilm")
+
+
 def cache_folder() -> Path:
     """``RAG_LAB_CACHE``, else the user's cache folder for this platform; made if missing."""
     chosen = os.environ.get("RAG_LAB_CACHE")

@@ -5,6 +5,7 @@ import json
 import os
 import threading
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +55,23 @@ class Store:
 
     def put(self, key: str, record: dict[str, Any]) -> None:
         """Keep ``record`` (JSON content only) under ``key``; it is on disk when this returns."""
-        line = json.dumps({"key": key, "record": record})  # ASCII: no character can fail to be written
+        self.put_many({key: record})
+
+    def put_many(self, records: Mapping[str, dict[str, Any]]) -> None:
+        """``put`` for each of ``records``, in one write."""
+        # ASCII: no character can fail to be written
+        lines = [json.dumps({"key": key, "record": record}) for key, record in records.items()]
+        text = "".join(f"{line}\n" for line in lines)
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "a+b", buffering=0) as file:
                 if file.seek(0, os.SEEK_END):
                     file.seek(-1, os.SEEK_END)
                     if file.read(1) != b"\n":
-                        line = "\n" + line
-                data = f"{line}\n".encode("ascii")
+                        text = "\n" + text
+                data = text.encode("ascii")
                 written = file.write(data)
                 os.fsync(file.fileno())
             if written != len(data):
                 raise OSError(f"{self.path}: {written} of {len(data)} bytes were written; is the disk full?")
-            self._records[key] = json.loads(line)["record"]
+            self._records |= {key: json.loads(line)["record"] for key, line in zip(records, lines, strict=True)}

@@ -130,11 +130,12 @@ def assign_sources(chunks: Iterable[Chunk], findings: Sequence[Finding] = ()) ->
 
 def render_sources(sources: Sequence[Source], template: Template) -> str:
     """The sources' part of the message. What stands in them is escaped; ``escaping.unescape`` gives a text back."""
-    rendered = (_render(source, number, template) for number, source in enumerate(sources, 1))
+    rendered = (render_source(source, number, template) for number, source in enumerate(sources, 1))
     return template.before + "".join(rendered) + template.after
 
 
-def _render(source: Source, number: int, template: Template) -> str:
+def render_source(source: Source, number: int, template: Template) -> str:
+    """One source's part of the message, as the one of that number (from 1)."""
     in_tag = "<" in template.source
     fields = {
         "id": source.id,

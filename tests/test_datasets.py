@@ -93,7 +93,14 @@ def test_an_unknown_corpus_is_answered_with_the_known_ones(corpora: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "load", [datasets.load_scifact, datasets.load_codebases, datasets.load_nq_oracle, datasets.load_kv_pairs]
+    "load",
+    [
+        datasets.load_scifact,
+        datasets.load_nfcorpus,
+        datasets.load_codebases,
+        datasets.load_nq_oracle,
+        datasets.load_kv_pairs,
+    ],
 )
 def test_an_absent_set_is_one_sentence_with_file_address_and_folder(
     load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

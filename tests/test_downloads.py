@@ -199,7 +199,7 @@ def test_the_chosen_folder_goes_before_the_cache_and_is_checked(
 
 
 def test_an_unknown_set_is_named_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'sciFact'.*scifact, codebases, nq-oracle, kv-pairs"):
+    with pytest.raises(ValueError, match=r"'sciFact'.*scifact, nfcorpus, codebases, nq-oracle, kv-pairs"):
         fetch("sciFact")
 
 

@@ -239,3 +239,18 @@ def test_a_model_without_a_language_head_is_refused() -> None:
 def test_a_role_that_no_model_has_is_refused() -> None:
     with pytest.raises(ValueError, match="'bot'"):
         Prompt.of("Which city?", history=[("bot", "Hello")])
+
+
+def test_answers_with_likelihoods_are_those_of_each_alone() -> None:
+    llm = smollm2()
+    prompts = [about(BERLIN, "How many people live there?"), about(BERLIN, "Is it a capital?"), Prompt.of("Say hi.")]
+    expected = ["3.85 million", "Yes", "Hi there, friend of mine"]
+    got = {i: (completion, nats) for i, completion, nats in llm.complete_and_rate(prompts, expected, 6, ("\n", "."))}
+    for i, (prompt, text) in enumerate(zip(prompts, expected, strict=True)):
+        alone = llm.complete(prompt, 6, stop=("\n", "."))
+        assert (got[i][0].text, got[i][0].stop_reason) == (alone.text, alone.stop_reason)
+        assert got[i][1] == pytest.approx(llm.log_likelihood(prompt, text), abs=1e-3)
+    with pytest.raises(ValueError, match="expected answer is empty"):
+        next(llm.complete_and_rate(prompts[:1], [""]))
+    with pytest.raises(ValueError, match="window"):
+        next(llm.complete_and_rate(prompts[:1], ["x " * 9000]))

@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 from rag_lab.datasets import Span
 from rag_lab.documents import Chunk
 from rag_lab.metrics import (
+    OUTCOMES,
+    answer_score,
+    answer_scores,
     bootstrap_ci,
     ndcg_at_k,
     paired_difference,
     recall_at_k,
     reciprocal_rank,
     span_recall,
+    wilson_interval,
 )
 
 
@@ -172,3 +176,61 @@ def test_gold_that_is_one_string_is_refused(metric: Callable[[str], float]) -> N
     """A string is a collection of its characters: "berlin" would never be found."""
     with pytest.raises(ValueError, match="'berlin'"):
         metric("berlin")
+
+
+def test_answer_scores_of_every_outcome() -> None:
+    assert [answer_score(o) for o in OUTCOMES if o != "error"] == [1, 0, 0, -1, 0]
+    assert [answer_score(o, wrong_as_minus=True) for o in OUTCOMES if o != "error"] == [1, -1, 0, -1, 0]
+    for no_score in ("error", "sort of"):
+        with pytest.raises(ValueError, match="has no score"):
+            answer_score(no_score)
+
+
+def test_answer_scores_count_errors_apart() -> None:
+    found = answer_scores(["correct", "correct", "wrong", "unanswered", "false_answer", "right_refusal", "error"])
+    assert found.counts == {
+        "correct": 2, "wrong": 1, "unanswered": 1, "false_answer": 1, "right_refusal": 1, "error": 1,
+    }  # fmt: skip
+    assert found.total == 1  # 1 + 1 + 0 + 0 - 1 + 0
+    assert found.mean is not None
+    assert (found.mean.value, found.mean.n) == (pytest.approx(1 / 6), 6)
+    assert found.mean.low < 1 / 6 < found.mean.high
+    assert found.method == "bootstrap"
+    assert answer_scores(["correct", "wrong"], wrong_as_minus=True).total == 0
+    assert answer_scores(["error"]).mean is None
+    for bad in ([], ["right"]):
+        with pytest.raises(ValueError, match="outcomes are"):
+            answer_scores(bad)  # type: ignore[arg-type]
+
+
+def test_equal_scores_do_not_make_a_certain_mean() -> None:
+    # Wilson's upper bound for 0 of 10 is z2 / (10 + z2) with z2 = 1.959964 ** 2 = 3.841459: 0.277533.
+    share = 0.277533
+    right = answer_scores(["correct"] * 10).mean
+    assert right is not None
+    assert (right.value, right.high) == (1.0, 1.0)
+    assert right.low == pytest.approx(1 - share, abs=1e-6)  # others could have scored 0
+    harsh = answer_scores(["correct"] * 10, wrong_as_minus=True).mean
+    assert harsh is not None
+    assert harsh.low == pytest.approx(1 - 2 * share, abs=1e-6)
+    refused = answer_scores(["right_refusal"] * 10).mean
+    assert refused is not None
+    assert refused.high == 0.0
+    assert refused.low == pytest.approx(-share, abs=1e-6)
+    both = answer_scores(["unanswered"] * 5 + ["right_refusal"] * 5)
+    assert both.method == "wilson"
+    assert both.mean is not None
+    assert (both.mean.low, both.mean.high) == (pytest.approx(-share, abs=1e-6), pytest.approx(share, abs=1e-6))
+
+
+def test_wilson_interval() -> None:
+    # Worked out with z = 1.959964: (8 + 1.920729) / 13.841459 = 0.716740; half of it:
+    # sqrt(3.841459 * (8 * 2 / 10 + 0.960365)) / 13.841459 = 0.226578.
+    found = wilson_interval(8, 10)
+    assert (found.value, found.n) == (0.8, 10)
+    assert (found.low, found.high) == (pytest.approx(0.490162, abs=1e-5), pytest.approx(0.943318, abs=1e-5))
+    assert wilson_interval(0, 3).low == 0.0
+    assert wilson_interval(3, 3).high == 1.0
+    for successes, n in ((1, 0), (4, 3), (-1, 3)):
+        with pytest.raises(ValueError, match="no share"):
+            wilson_interval(successes, n)

@@ -1,12 +1,14 @@
-"""BM25Index on both engines against bare rank-bm25: CPU seconds to index, milliseconds to search, and how both grow.
+"""BM25Index on both engines against the bare engines: CPU seconds to index, ms to search, and how both grow.
 
 python -m tests.benchmarks.bench_bm25                    about 2 min; sizes may be given: ... bench_bm25 1000 10000
 
 Texts are synthetic: 100 words each, drawn from 50,000 by Zipf's law; 20 queries of 8 words, drawn alike. Bare
-rank-bm25 is BM25Okapi over words split at spaces, which is all the analysis that its own page shows; BM25Index runs
-its whole tokenizer. Each size and engine runs in a process of its own, so that its memory can be told.
+rank-bm25 is BM25Okapi over words split at spaces, which is all the analysis that its own page shows; bare bm25s has
+its own tokenizer; BM25Index runs its whole tokenizer. Each size and engine runs in a process of its own, so that its
+memory can be told.
 """
 
+import functools
 import subprocess
 import sys
 import time
@@ -17,9 +19,11 @@ import rank_bm25
 
 from rag_lab.documents import Chunk
 from rag_lab.search import BM25Index
+from tests.benchmarks.rows import row
 
 SIZES = (10_000, 100_000)
-ENGINES = ("bare rank-bm25", "rank_bm25", "bm25s")
+ENGINES = ("bare rank-bm25", "rank_bm25", "bare bm25s", "bm25s")
+ROW_SIZES = (1_000, 10_000, 100_000)
 WORDS, QUERIES, VOCABULARY, K = 100, 20, 50_000, 20
 
 
@@ -43,6 +47,14 @@ def measure(engine: str, size: int) -> tuple[float, float, float]:
 
         def search(query: str) -> object:
             return np.argsort(-okapi.get_scores(query.split()))[:K]
+    elif engine == "bare bm25s":
+        import bm25s
+
+        bare = bm25s.BM25()
+        bare.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
+
+        def search(query: str) -> object:
+            return bare.retrieve(bm25s.tokenize([query], show_progress=False), k=K, show_progress=False)
     else:
         index = BM25Index(chunks, engine)  # type: ignore[arg-type]
 
@@ -68,15 +80,34 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale
 
 
+def apart(engine: str, size: int) -> list[float]:
+    """``measure`` in a process of its own."""
+    command = [sys.executable, "-m", "tests.benchmarks.bench_bm25", "one", engine, str(size)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [float(value) for value in output.split()]
+
+
+def rows() -> list[dict]:
+    """Each engine against itself bare, to index and to search, at three sizes."""
+    found = []
+    for engine, peer in (("rank_bm25", "bare rank-bm25"), ("bm25s", "bare bm25s")):
+        for what, place, unit in (("index", 0, 1.0), ("a query", 1, 1000.0)):
+            for size in ROW_SIZES:
+                ours, theirs = (once(name, size)[place] / unit for name in (engine, peer))
+                found.append(row(f"BM25 ({engine}), {what}", f"{size:,} chunks", ours, peer, theirs))
+    return found
+
+
+once = functools.cache(apart)
+
+
 def main(sizes: list[int]) -> int:
     """Print a table, and the growth from each size to the next."""
     measured: dict[tuple[str, int], list[float]] = {}
     print(f"{'chunks':>8}  {'engine':<15} {'index s':>8} {'ratio':>6} {'query ms':>9} {'ratio':>6} {'MB':>6}")
     for size in sizes:
         for engine in ENGINES:
-            command = [sys.executable, "-m", "tests.benchmarks.bench_bm25", "one", engine, str(size)]
-            output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-            measured[engine, size] = [float(value) for value in output.split()]
+            measured[engine, size] = apart(engine, size)
             index, query, megabytes = measured[engine, size]
             bare = measured[ENGINES[0], size]
             print(

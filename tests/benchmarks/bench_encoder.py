@@ -23,11 +23,15 @@ from rag_lab.chunking import chunk_tokens
 from rag_lab.documents import Document
 from rag_lab.encoder import Encoder
 from rag_lab.metrics import ndcg_at_k
+from tests.benchmarks.rows import peak_flops, row, transformer_flops
 
 ROUNDS = 2
 CLAIMS = 100  # of the nDCG column
 TOKENS = 256  # of an abstract that both sides read: sentence-transformers' limit for MiniLM
 SIZES = (16, 64)
+CHUNK = 64  # tokens, of chonkie's table
+ROW_SIZES = (8, 16, 32)  # documents
+SHORT = 800  # characters: all that every contestant reads, since chonkie reads a text's first 256 tokens only
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,47 @@ def mean_ndcg(documents: Sequence[Document], labels: dict[str, dict[str, int]], 
     rankings = np.argsort(-(queries @ vectors.T), axis=1, kind="stable")
     ids = [[documents[i].id for i in ranking] for ranking in rankings]
     return float(np.mean([ndcg_at_k(ranking, labels[q], 10) for ranking, q in zip(ids, labels, strict=True)]))
+
+
+def rows() -> list[dict]:
+    """Encoding against sentence-transformers and late chunking against chonkie, at three sizes, float32 and best."""
+    from chonkie import LateChunker
+    from sentence_transformers import SentenceTransformer
+
+    path = models.resolve("minilm").path_or_id
+    plain, late = SentenceTransformer(path, device="cpu"), LateChunker(path, chunk_size=CHUNK)
+    encoders = {dtype: Encoder.load("minilm", dtype=dtype, device="cpu") for dtype in dtypes()}
+    found = []
+    for size in ROW_SIZES:
+        whole, _, _ = load_texts(size)
+        documents = [replace(d, text=d.text[:SHORT]) for d in whole]
+        texts = [d.text for d in documents]
+        runs: dict[str, Callable[[], Any]] = {
+            "plain": lambda t=texts: plain.encode(t, normalize_embeddings=True, show_progress_bar=False),
+            "late": lambda t=texts: [c for text in t for c in late.chunk(text)],
+        }
+        for dtype, encoder in encoders.items():
+            runs[f"plain {dtype}"] = lambda e=encoder, t=texts: e.encode(t, max_tokens=TOKENS)
+            runs[f"late {dtype}"] = lambda e=encoder, d=documents: late_chunks(e, d)
+        times = take_turns(runs)
+        peers = {
+            "plain": f"sentence-transformers {version('sentence-transformers')}, float32",
+            "late": f"chonkie {version('chonkie')}, float32",
+        }
+        for dtype, encoder in encoders.items():
+            floor = transformer_flops(encoder.model.config, [encoder.count_tokens(text) + 2 for text in texts])
+            floor /= peak_flops(dtype)
+            for way in ("plain", "late"):
+                work = f"{'encode' if way == 'plain' else 'late chunking'}, {dtype}"
+                peer = times[way].cpu
+                found.append(row(work, f"{size} texts", times[f"{way} {dtype}"].cpu, peers[way], peer, floor))
+    return sorted(found, key=lambda r: r["work"])
+
+
+def late_chunks(encoder: Encoder, documents: Sequence[Document]) -> list[Any]:
+    """Cutting and late chunking, about 64 tokens a chunk."""
+    chunks = [c for d in documents for c in chunk_tokens(d, CHUNK, 0, encoder.tokenizer)]
+    return list(encoder.encode_late_corpus(documents, chunks))
 
 
 def against_sentence_transformers(documents: Sequence[Document], claims: dict[str, str], labels: Any) -> None:
@@ -170,18 +215,13 @@ def against_chonkie(documents: Sequence[Document]) -> None:
     except ImportError:
         print("\nchonkie: not installed (pip install chonkie sentence-transformers), so not compared.")
         return
-    size = 64
-    peer = LateChunker(models.resolve("minilm").path_or_id, chunk_size=size)
+    peer = LateChunker(models.resolve("minilm").path_or_id, chunk_size=CHUNK)
     ours = {f"rag_lab, {dtype}": Encoder.load("minilm", dtype=dtype, device="cpu") for dtype in dtypes()}
-
-    def late(encoder: Encoder) -> list[Any]:
-        chunks = [c for d in documents for c in chunk_tokens(d, size, 0, encoder.tokenizer)]
-        return list(encoder.encode_late_corpus(documents, chunks))
 
     name = f"chonkie {version('chonkie')}, float32"
     runs: dict[str, Callable[[], Any]] = {name: lambda: [c for d in documents for c in peer.chunk(d.text)]}
     for key, encoder in ours.items():
-        runs[key] = lambda encoder=encoder: late(encoder)
+        runs[key] = lambda encoder=encoder: late_chunks(encoder, documents)
     times = take_turns(runs)
     rows = [
         (

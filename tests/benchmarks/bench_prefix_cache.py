@@ -9,17 +9,20 @@ import argparse
 import sys
 import time
 
-from rag_lab import datasets, papers
+from rag_lab import datasets, models, papers
+from rag_lab.chat_tokens import chat_tokens
 from rag_lab.chunking import chunk_words
 from rag_lab.contextual import context_prompt
 from rag_lab.decoding import Reading
 from rag_lab.documents import Chunk, Document
-from rag_lab.llm import Completion, LocalLLM, Usage
+from rag_lab.llm import Completion, LocalLLM, Prompt, Usage
 from rag_lab.prefix_cache import empty_state
+from tests.benchmarks.rows import peak_flops, row, took, transformer_flops
 
 COMMAND = "python -m tests.benchmarks.bench_prefix_cache"
 CHUNKS = 20
 MAX_TOKENS = 30
+ROW_SIZES = (3, 6, 12)  # chunks of the document
 
 
 def long_document() -> tuple[Document, list[Chunk]]:
@@ -30,7 +33,7 @@ def long_document() -> tuple[Document, list[Chunk]]:
     return document, chunk_words(document, size=-(-words // CHUNKS))[:CHUNKS]
 
 
-def row(way: str, completions: list[Completion], seconds: float, cpu_seconds: float) -> dict:
+def line(way: str, completions: list[Completion], seconds: float, cpu_seconds: float) -> dict:
     usage = sum((completion.usage for completion in completions), Usage())
     return {
         "way": way,
@@ -58,6 +61,36 @@ def reading_speed(llm: LocalLLM, tokens: int) -> dict:
     }
 
 
+def rows() -> list[dict]:
+    """Contexts of the first chunks, prefix cached and side by side, against a plain ``generate`` call for each.
+
+    The floor is reading the document once and each chunk's part and context.
+    """
+    dtype = models.best_dtype("cpu")
+    llm = LocalLLM.load("smollm2", dtype=dtype, device="cpu")
+    document, chunks = long_document()
+    found = []
+    for size in ROW_SIZES:
+        prompts = [context_prompt(document.text, chunk.text, "beginning") for chunk in chunks[:size]]
+        llm.complete(context_prompt("Warm up.", "Warm up."), max_tokens=2)  # and forget the document
+        ours = took(lambda p=prompts: LocalLLM("smollm2", llm.model, llm.tokenizer).complete_many(p, MAX_TOKENS), 1)
+        theirs = took(lambda p=prompts: [generate(llm, prompt) for prompt in p], 1)
+        document_tokens = llm.count_tokens(document.text)
+        rest = sum(llm.count_prompt_tokens(prompt) - document_tokens + MAX_TOKENS for prompt in prompts)
+        floor = transformer_flops(llm.model.config, [document_tokens, rest]) / peak_flops(dtype)
+        found.append(row("contexts of chunks", f"{size} chunks", ours, "transformers generate", theirs, floor))
+    return found
+
+
+def generate(llm: LocalLLM, prompt: Prompt) -> None:
+    """One greedy ``generate`` call."""
+    import torch
+
+    ids = torch.tensor([chat_tokens(llm.tokenizer, prompt).ids])
+    with torch.inference_mode():
+        llm.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=MAX_TOKENS, do_sample=False)
+
+
 def main() -> int:
     """Print the table and the ratios; with --record also write data/results/prefix_cache.json."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -66,7 +99,7 @@ def main() -> int:
     options = parser.parse_args()
     document, chunks = long_document()
     prompts = [context_prompt(document.text, chunk.text, "beginning") for chunk in chunks]
-    rows = []
+    table = []
     for way, cached, side_by_side in (
         ("cache off", False, False),
         ("cache on", True, False),
@@ -79,25 +112,25 @@ def main() -> int:
             completions = llm.complete_many(prompts, MAX_TOKENS)
         else:
             completions = [llm.complete(prompt, MAX_TOKENS) for prompt in prompts]
-        rows.append(row(way, completions, time.perf_counter() - started, time.process_time() - cpu))
-    texts = [r.pop("texts") for r in rows]
+        table.append(line(way, completions, time.perf_counter() - started, time.process_time() - cpu))
+    texts = [r.pop("texts") for r in table]
     print(f"smollm2, {llm.dtype}; {len(chunks)} chunks of a document of {llm.count_tokens(document.text)} tokens")
-    for r, written in zip(rows, texts, strict=True):
-        r["times_fewer_tokens"] = round(rows[0]["tokens_read"] / r["tokens_read"], 1)
-        r["times_faster"] = round(rows[0]["cpu_seconds"] / r["cpu_seconds"], 1)
+    for r, written in zip(table, texts, strict=True):
+        r["times_fewer_tokens"] = round(table[0]["tokens_read"] / r["tokens_read"], 1)
+        r["times_faster"] = round(table[0]["cpu_seconds"] / r["cpu_seconds"], 1)
         r["same_texts"] = sum(a == b for a, b in zip(texts[0], written, strict=True))
-    rows += [reading_speed(llm, tokens) for tokens in (512, 2048)]
-    for r in rows:
+    table += [reading_speed(llm, tokens) for tokens in (512, 2048)]
+    for r in table:
         print("  ".join(f"{name}: {value}" for name, value in r.items()))
     if options.record:
         papers.write_result(
             "prefix_cache",
-            rows,
+            table,
             model=f"smollm2, {llm.dtype}",
             data=f"{len(chunks)} chunks of eight handbook pages joined, {llm.count_tokens(document.text)} tokens",
             sha256=papers.digest(sorted((datasets.CORPORA / "handbook").glob("*.md"))),
             command=f"{COMMAND} --record" + (f" --dtype {options.dtype}" if options.dtype else ""),
-            seconds=sum(r.get("seconds", 0.0) for r in rows),
+            seconds=sum(r.get("seconds", 0.0) for r in table),
         )
     return 0
 

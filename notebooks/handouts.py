@@ -1,0 +1,113 @@
+"""Write a printable page for each notebook, and slides, to build/handouts/.
+
+python notebooks/handouts.py [--reveal FOLDER]
+
+A page has a notebook's title and opening, what it shows, the claims that its last run supported, and its limits, all
+taken from the notebook. Slides are nbconvert's; a cell's tag (slide, subslide, fragment, skip, notes) says where it
+stands, and ``place`` decides for cells without one.
+"""
+
+import argparse
+import html
+import sys
+from pathlib import Path
+
+import nbformat
+from markdown_it import MarkdownIt
+from nbconvert import SlidesExporter
+
+from rag_lab.notebook import CLAIM_PREFIX
+
+FOLDER = Path(__file__).resolve().parent
+BUILD = FOLDER.parent / "build" / "handouts"
+PLACES = ("slide", "subslide", "fragment", "skip", "notes")
+LAST = ("What this run supports", "Exercises", "Limits", "What to read next")
+STYLE = """
+body { font: 11pt/1.4 sans-serif; max-width: 44em; margin: 2em auto; color: #000; background: #fff; }
+section { break-after: page; } h1 { font-size: 1.5em; } h2 { font-size: 1.1em; margin-bottom: 0; }
+"""
+
+
+def main() -> int:
+    """Write both."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--reveal", default="", help="a copy of reveal.js; by default its public address"
+    )
+    asked = parser.parse_args()
+    BUILD.mkdir(parents=True, exist_ok=True)
+    books = {path.stem: nbformat.read(path, as_version=4) for path in sorted(FOLDER.glob("[0-9]*.ipynb"))}
+    pages = "\n".join(page(book) for book in books.values())
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Summaries</title><style>{STYLE}</style>'
+    (BUILD / "summaries.html").write_text(head + pages, encoding="utf-8")
+    exporter = SlidesExporter(**({"reveal_url_prefix": asked.reveal} if asked.reveal else {}))
+    for name, book in books.items():
+        slides, _ = exporter.from_notebook_node(placed(book), resources={"metadata": {"name": name}})
+        (BUILD / f"{name}.slides.html").write_text(slides, encoding="utf-8")
+    print(f"{len(books)} summaries and slides: build/handouts/")
+    return 0
+
+
+def page(book: nbformat.NotebookNode) -> str:
+    """The one-page summary of a notebook as an HTML section."""
+    parts = sections(book)
+    (title, opening), *rest = parts.items()
+    shows = [f"- {heading}" for heading in rest_headings(parts)]
+    claims = [f"- {claim}" for claim in supported(book)] or ["- (not run yet)"]
+    written = [f"# {title}", opening, "## What it shows", *shows, "", "## What its last run supported", *claims, ""]
+    for heading in ("Limits", "What to read next"):
+        if heading in dict(rest):
+            written += [f"## {heading}", parts[heading], ""]
+    return f"<section>{MarkdownIt().render(chr(10).join(written))}</section>"
+
+
+def sections(book: nbformat.NotebookNode) -> dict[str, str]:
+    """The text under each heading of level one and two, Markdown cells only, up to the first code cell below it."""
+    found: dict[str, str] = {}
+    heading = ""
+    for cell in book.cells:
+        if cell.cell_type != "markdown":
+            heading = ""
+            continue
+        for line in cell.source.splitlines():
+            if line.startswith(("# ", "## ")):
+                heading = line.lstrip("# ")
+                found[heading] = ""
+            elif heading:
+                found[heading] += line + "\n"
+    return found
+
+
+def rest_headings(parts: dict[str, str]) -> list[str]:
+    """The headings between the title and what every notebook ends with."""
+    return [heading for heading in list(parts)[1:] if heading not in LAST]
+
+
+def supported(book: nbformat.NotebookNode) -> list[str]:
+    """The sentences of the claims that held, as Markdown in which nothing is markup."""
+    texts = (output.get("text", "") for cell in book.cells for output in cell.get("outputs", []))
+    lines = (line for text in texts for line in text.splitlines() if line.startswith(CLAIM_PREFIX))
+    return [html.escape(line.removeprefix(CLAIM_PREFIX)) for line in lines]
+
+
+def placed(book: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The notebook with the place of every cell in the slides written where nbconvert reads it."""
+    for cell in book.cells:
+        cell.metadata["slideshow"] = {"slide_type": place(cell)}
+    return book
+
+
+def place(cell: nbformat.NotebookNode) -> str:
+    """A cell's tag, else: a heading begins a slide, a figure one below it, code without output is left out."""
+    tags = [tag for tag in cell.metadata.get("tags", []) if tag in PLACES]
+    if tags:
+        return str(tags[0])
+    if cell.cell_type == "markdown":
+        return "slide" if cell.source.startswith("#") else "fragment"
+    if not cell.get("outputs"):
+        return "skip"
+    return "subslide" if any("image/png" in output.get("data", {}) for output in cell.outputs) else "fragment"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

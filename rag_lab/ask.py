@@ -1,0 +1,70 @@
+"""A question to a folder of your own: indexed, answered and checked in one call."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rag_lab.answering import answer
+from rag_lab.chunking import chunk_headings
+from rag_lab.claude import ClaudeLLM
+from rag_lab.display import show_answer
+from rag_lab.documents import Chunk, load_folder
+from rag_lab.encoder import Encoder
+from rag_lab.extractive import ExtractiveReader
+from rag_lab.llm import LocalLLM
+from rag_lab.question_checks import ANSWERED_FROM
+from rag_lab.questions import CHUNK_CHARS
+from rag_lab.search import BM25Index, DenseIndex, Retriever, dense_retriever, fused_retriever
+from rag_lab.store import content_key
+from rag_lab.sweep_cache import kept_vectors, model_identity
+from rag_lab.traces import Answer
+
+ENCODER = "minilm"
+
+
+def load_llm(name: str) -> Any:
+    """``ClaudeLLM`` for ``claude-…``, else ``LocalLLM.load``, whose errors it raises."""
+    return ClaudeLLM(name) if name.startswith("claude-") else LocalLLM.load(name)
+
+
+def chunks_of(folder: str | Path) -> list[Chunk]:
+    """The documents of a folder cut at their headings. ValueError where there is no text, else as ``load_folder``."""
+    chunks = [chunk for document in load_folder(folder) for chunk in chunk_headings(document, size=CHUNK_CHARS)]
+    if not chunks:
+        raise ValueError(f"{folder} holds no text in Markdown, text, HTML or PDF files: there is nothing to ask.")
+    return chunks
+
+
+def index(chunks: Sequence[Chunk], encoder: Encoder) -> Retriever:
+    """Dense search and BM25, fused. The vectors are kept in the cache folder and computed anew for other texts."""
+    texts = [chunk.contextual_text for chunk in chunks]
+    key = content_key("ask", model_identity(encoder.files.name), texts)
+    dense = DenseIndex(chunks, kept_vectors(key, lambda: encoder.encode(texts)))
+    return fused_retriever([dense_retriever(dense, encoder), BM25Index(chunks).search])
+
+
+def ask(
+    folder: str | Path, question: str, llm: str = "extractive", k: int = 5, threshold: float = ANSWERED_FROM
+) -> Answer:
+    """The answer to ``question`` from the ``k`` best chunks of ``folder``, with checked citations.
+
+    ``llm``: ``extractive`` (no model writes: the best sentence, refused where its cosine with the question is under
+    ``threshold``), or a model by short name, hub id, path or ``claude-…``. ValueError for a blank question, a ``k``
+    under 1 or an empty folder; else as ``answering.answer`` and the loaders raise.
+    """
+    if not question.strip() or k < 1:
+        raise ValueError(f"The question is {question!r} and k {k}: ask something, of 1 chunk or more.")
+    chunks = chunks_of(folder)
+    model = None if llm == "extractive" else load_llm(llm)  # before the folder is encoded: it may not be there
+    encoder = Encoder.load(ENCODER)
+    retriever = index(chunks, encoder)
+    if model is None:
+        return ExtractiveReader(encoder, threshold).answer(question, retriever, k)
+    return answer(question, retriever, model, k)
+
+
+def shown(found: Answer) -> str:
+    """An answer as plain text, with its sources and whatever the checks found wrong; a refusal as it is."""
+    if found.status == "refused":
+        return found.text
+    return show_answer(found.text, found.report, found.quotes, found.numbers).plain

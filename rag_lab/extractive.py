@@ -1,0 +1,114 @@
+"""A reader without a language model: the sentences nearest to the question, quoted and cited, or a refusal.
+
+The baseline, offline and quick, that a language model has to beat.
+"""
+
+import functools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rag_lab.citations import validate_citations
+from rag_lab.encoder import Encoder, Vectors
+from rag_lab.gates import NO_PASSAGE
+from rag_lab.grounding import QuoteCheck
+from rag_lab.llm import Usage
+from rag_lab.prompting import REFUSAL, Source, assign_sources
+from rag_lab.search import Hit, Retriever
+from rag_lab.segments import Span, sentences
+from rag_lab.traces import Answer, Trace
+
+
+@dataclass(frozen=True)
+class ScoredSentence:
+    """``source.text[start:end]``, and its cosine with the question."""
+
+    source: Source
+    start: int
+    end: int
+    score: float
+
+    @property
+    def text(self) -> str:
+        """The sentence, verbatim."""
+        return self.source.text[self.start : self.end]
+
+
+class ExtractiveReader:
+    """Answers with the ``count`` sentences that have the highest cosine with the question by ``encoder``.
+
+    It refuses where the best is under ``threshold`` (None: never), which is to be chosen for the encoder and the
+    documents: ``gates.calibrate`` on ``best_score`` of questions with and without an answer. The vectors of the last
+    ``keep`` passages are kept (4 · d bytes a sentence).
+    """
+
+    def __init__(self, encoder: Encoder, threshold: float | None = None, count: int = 1, keep: int = 10_000) -> None:
+        if count < 1:
+            raise ValueError(f"count is {count}; it is 1 or more.")
+        self.threshold = threshold
+        self.count = count
+        self._asked = functools.lru_cache(keep)(lambda question: encoder.encode([question], kind="query")[0])
+        self._read = functools.lru_cache(keep)(functools.partial(_read, encoder))
+
+    def best(self, question: str, sources: Sequence[Source]) -> list[ScoredSentence]:
+        """The ``count`` best sentences of the sources, best first, equal texts once; fewer where there are no more.
+
+        Headings and lines without a letter or digit answer nothing and are left out.
+        """
+        asked = self._asked(question)
+        found: dict[str, ScoredSentence] = {}
+        for source in sources:
+            spans, vectors = self._read(source.text)
+            for (start, end), score in zip(spans, (vectors @ asked).round(6).tolist(), strict=True):
+                sentence = ScoredSentence(source, start, end, score)
+                found.setdefault(sentence.text, sentence)
+        return sorted(found.values(), key=lambda sentence: -sentence.score)[: self.count]
+
+    def best_score(self, question: str, hits: Sequence[Hit]) -> float:
+        """The highest cosine of a sentence of the hits, in [-1, 1]; minus infinity where there is none."""
+        best = self.best(question, assign_sources(hit.chunk for hit in hits))
+        return best[0].score if best else -np.inf
+
+    def answer(self, question: str, retriever: Retriever, k: int = 5) -> Answer:
+        """The best sentences of the ``k`` best passages, each with its marker behind it; else a refusal.
+
+        All k passages are sources. No model writes, so ``trace.prompt`` is None and the usage zero. ValueError for a
+        blank question.
+        """
+        if not question.strip():
+            raise ValueError("The question is blank: ask something.")
+        times = [time.perf_counter()]
+        hits = tuple(retriever(question, k))
+        times.append(time.perf_counter())
+        sources = tuple(assign_sources(hit.chunk for hit in hits))
+        best = self.best(question, sources)
+        times.append(time.perf_counter())
+        seconds = {"retrieve": times[1] - times[0], "write": times[2] - times[1]}
+        trace = Trace(question, hits, (), None, 0, "", "", Usage(), seconds)
+        if not best:
+            reason = "no sentence in the passages found" if hits else NO_PASSAGE
+        elif self.threshold is not None and not best[0].score >= self.threshold:
+            reason = f"no sentence over the threshold {self.threshold:.4g} (best {best[0].score:.4g})"
+        else:
+            text = "\n".join(f"{sentence.text} [{sentence.source.id}]" for sentence in best)
+            quotes = tuple(QuoteCheck(s.source.id, s.text, "found", (s.start, s.end)) for s in best)
+            report = validate_citations(text, sources)
+            seconds |= {"check": time.perf_counter() - times[2]}
+            return Answer(text, "answered", sources, report, replace(trace, seconds=seconds), quotes)
+        return Answer(REFUSAL, "refused", sources, validate_citations(REFUSAL, sources), trace, (), reason)
+
+
+def _read(encoder: Encoder, text: str) -> tuple[list[Span], Vectors]:
+    """The sentences of a passage that may answer, without white space around them, and a vector for each."""
+    spans = []
+    for start, end in sentences(text, 0, len(text)):
+        piece = text[start:end]
+        start += len(piece) - len(piece.lstrip())
+        piece = piece.strip()
+        if any(map(str.isalnum, piece)) and not piece.startswith("#"):
+            spans.append((start, start + len(piece)))
+    if not spans:
+        return [], np.zeros((0, encoder.dimension), np.float32)
+    return spans, encoder.encode([text[start:end] for start, end in spans])

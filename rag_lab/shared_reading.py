@@ -1,0 +1,95 @@
+"""Many texts that begin alike, each shared token read once; answers and likelihoods from the same reading."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rag_lab.chat_tokens import common_length
+from rag_lab.decoding import Reading, Writing
+from rag_lab.prefix_cache import copy_state, empty_state
+
+# Ids read at a time: with a mask, attention is computed for what it hides too, so that a long text costs twice as much.
+PIECE = 512
+
+
+def read_shared(
+    model: Any, texts: Sequence[list[int]], room: int
+) -> Iterator[tuple[list[int], list[Any], list[Any]]]:
+    """Read token ids to their end; yields batches of row numbers, their states and the logits after the last id.
+
+    In sorted order each text has the longest beginning in common with its neighbours, so what any two share is read
+    once. A batch has at most ``room`` ids, filled up to its longest text, and at least one text.
+    """
+    order = sorted(range(len(texts)), key=lambda i: texts[i])
+    rows: list[int] = []
+    states: list[Any] = []
+    logits: list[Any] = []
+    before: list[int] = []
+    state = empty_state()
+    for i in order:
+        ids = texts[i]
+        longest = max([len(ids), *(len(texts[row]) for row in rows)])
+        if rows and (len(rows) + 1) * longest > room:
+            yield rows, states, logits
+            rows, states, logits = [], [], []
+        known = min(common_length(before, ids), len(ids) - 1)
+        state = copy_state(state, known) if known else empty_state()
+        reading = Reading(model, state)
+        for start in range(known, len(ids), PIECE):
+            last = reading.read([ids[start : start + PIECE]])[0, -1]
+        logits.append(last)
+        before = ids
+        rows.append(i)
+        states.append(state)
+    if rows:
+        yield rows, states, logits
+
+
+def side_by_side(model: Any, states: Sequence[Any]) -> Reading:
+    """States of one text each as rows of one reading, shorter ones filled up at their beginning."""
+    import torch
+    from torch.nn.functional import pad
+
+    lengths = [state.get_seq_length() for state in states]
+    width = max(lengths)
+    joined = empty_state()
+    for i in range(len(states[0].layers)):
+        layers = [state.layers[i] for state in states]
+        keys, values = (
+            torch.cat([pad(x, (0, 0, width - x.shape[-2], 0)) for x in tensors])
+            for tensors in ([layer.keys for layer in layers], [layer.values for layer in layers])
+        )
+        joined.update(keys, values, i)
+    return Reading(model, joined, lengths=lengths)
+
+
+def write_and_rate(
+    reading: Reading, logits: Sequence[Any], writing: Sequence[Writing], expected: Sequence[list[int]]
+) -> list[float]:
+    """Write every row's answer to its end, and return the log-likelihood in nats of its ``expected`` ids.
+
+    ``logits`` (vocabulary,) follow the prompt's last id. The expected ids are read, and forgotten before the answer.
+    """
+    import torch
+
+    first = torch.stack([row.float() for row in logits]).log_softmax(-1)
+    totals = [first[i, ids[0]].item() for i, ids in enumerate(expected)]
+    width = max(len(ids) for ids in expected) - 1
+    if width:
+        # A row with one id has nothing left to read: it is filled up like all shorter ones, and not looked at.
+        chances = reading.read([ids[:-1] for ids in expected], keep=width).float().log_softmax(-1)
+        reading.forget(width)
+        for i, ids in enumerate(expected):
+            for place, token in enumerate(ids[1:], start=width - len(ids) + 1):
+                totals[i] += chances[i, place, token].item()
+    rows = list(writing)
+    for row, row_logits in zip(rows, logits, strict=True):
+        row.step(row_logits)
+    while True:
+        going = [i for i, row in enumerate(rows) if not row.reason]
+        if not going:
+            return totals
+        if len(going) < len(rows):
+            reading.keep_rows(going)
+        rows = [rows[i] for i in going]
+        for row, row_logits in zip(rows, reading.read([row.unread for row in rows]), strict=True):
+            row.step(row_logits[-1])

@@ -1,0 +1,113 @@
+"""The sweep of data/sweeps/builtin.yaml with its work shared, against its configurations each run alone.
+
+    python -m tests.benchmarks.bench_sweep [--alone 12] [--processes 2]
+
+The peer is the same code: a configuration alone, in an empty cache folder, nothing of another in memory; but the
+model stays loaded, and loading it is in neither time. Of the configurations ``--alone``, evenly spread, are timed;
+their mean stands for all. Writes data/results/sweep_builtin.json.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rag_lab import papers, settings, sweep_index, sweep_stages
+from rag_lab.sweep import run_sweep
+from rag_lab.sweep_config import Sweep, load_sweep
+from rag_lab.sweep_report import honest_best, main_effects
+
+CONFIG = settings.DATA / "sweeps" / "builtin.yaml"
+
+
+def timed(sweep: Sweep, processes: int = 0) -> tuple[float, list[dict[str, Any]]]:
+    """Seconds and rows of a sweep in an empty cache folder, with nothing in memory but the model."""
+    encoder = sweep_index.load_encoder("minilm")
+    encoder._vector.cache_clear()
+    sweep_stages._reader.cache_clear()
+    sweep_index._reranker.cache_clear()
+    kept = os.environ.get("RAG_LAB_CACHE")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["RAG_LAB_CACHE"] = folder
+        try:
+            started = time.perf_counter()
+            if processes:
+                with ProcessPoolExecutor(processes) as executor:
+                    rows = run_sweep(sweep, executor, Path(folder) / "rows.jsonl")
+            else:
+                rows = run_sweep(sweep, None, Path(folder) / "rows.jsonl")
+            return time.perf_counter() - started, rows
+        finally:
+            os.environ.pop("RAG_LAB_CACHE") if kept is None else os.environ.update(RAG_LAB_CACHE=kept)
+
+
+def compact(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without what is the same in all of them, and without the outcome of every question."""
+    kept = ("number", "total", "mean", "counts", "diagnosis")
+    keys = [key for key in row["configuration"] if key.startswith(("chunking.", "context.method", "retrieval."))]
+    return {"configuration": {key: row["configuration"][key] for key in keys}} | {key: row[key] for key in kept}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--alone", type=int, default=12, help="configurations timed alone")
+    parser.add_argument("--processes", type=int, default=2, help="for the second, parallel run")
+    asked = parser.parse_args()
+    sweep = load_sweep(CONFIG)
+    n = len(sweep.configurations)
+    sweep_index.load_encoder("minilm").encode(["warm"])
+    shared, rows = timed(sweep)
+    parallel, same = timed(sweep, asked.processes)
+    if rows != same:
+        raise SystemExit("one process and several gave different rows")
+    chosen = [n * i // asked.alone for i in range(asked.alone)]
+    alone = []
+    for i in chosen:
+        seconds, (row,) = timed(replace(sweep, configurations=(sweep.configurations[i],)))
+        if row["outcomes"] != rows[i]["outcomes"]:
+            raise SystemExit(f"run {i + 1} alone gave other outcomes than in the sweep")
+        alone.append(seconds)
+    apart = sum(alone) / len(alone) * n
+    best = honest_best(rows)
+    times = {
+        "configurations": n,
+        "questions": len(sweep.questions),
+        "seconds_shared": round(shared, 1),
+        "seconds_processes": round(parallel, 1),
+        "processes": asked.processes,
+        "seconds_alone": round(apart, 1),
+        "timed_alone": len(alone),
+        "ratio": round(apart / shared, 1),
+    }
+    effects = [
+        {"key": e.key, "value": e.value, "configurations": e.configurations, **papers.interval_fields(e.difference)}
+        for e in main_effects(rows)
+    ]
+    winner = {
+        "number": best.row["number"],
+        "chosen": papers.interval_fields(best.chosen),
+        "reported": papers.interval_fields(best.reported),
+        "same": list(best.same),
+    }
+    papers.write_result(
+        "sweep_builtin",
+        [{"times": times}, {"best": winner}, {"effects": effects}, *map(compact, rows)],
+        model="minilm",
+        data="cities, handbook, insurance",
+        sha256=papers.digest([*sorted((settings.DATA / "corpora").rglob("*.*")), CONFIG]),
+        command="python -m tests.benchmarks.bench_sweep",
+        seconds=shared,
+    )
+    print(
+        f"{n} configurations, {len(sweep.questions)} questions: shared {shared:.1f} s, in {asked.processes} processes"
+        f" {parallel:.1f} s (models loaded in each), alone {apart:.1f} s ({len(alone)} timed): {apart / shared:.1f}"
+        " times as long"
+    )
+
+
+if __name__ == "__main__":
+    main()

