@@ -26,7 +26,7 @@ readme: .venv/installed
 
 # Ratios against what a user would pick instead; needs the peers, which nothing else does. One thread: CPU seconds.
 bench: .venv/installed
-	$(BIN)/python -m pip install --quiet -e ".[bench]"
+	@$(BIN)/python -c "import chonkie, sentence_transformers" 2>/dev/null || $(BIN)/python -m pip install --quiet chonkie sentence-transformers
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks
 
 # Before the day: is everything here that the notebooks need?

@@ -24,6 +24,7 @@ PLACES = ("slide", "subslide", "fragment", "skip", "notes")
 LAST = ("What this run supports", "Exercises", "Limits", "What to read next")
 STYLE = """
 body { font: 11pt/1.4 sans-serif; max-width: 44em; margin: 2em auto; color: #000; background: #fff; }
+@media print { @page { margin: 15mm; } body { font-size: 9pt; margin: 0; max-width: none; } }
 section { break-after: page; } h1 { font-size: 1.5em; } h2 { font-size: 1.1em; margin-bottom: 0; }
 """
 
@@ -31,9 +32,7 @@ section { break-after: page; } h1 { font-size: 1.5em; } h2 { font-size: 1.1em; m
 def main() -> int:
     """Write both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--reveal", default="", help="a copy of reveal.js; by default its public address"
-    )
+    parser.add_argument("--reveal", default="", help="a copy of reveal.js; by default its public address")
     asked = parser.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
     books = {path.stem: nbformat.read(path, as_version=4) for path in sorted(FOLDER.glob("[0-9]*.ipynb"))}

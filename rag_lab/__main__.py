@@ -1,6 +1,7 @@
 """Command line: python -m rag_lab COMMAND --help."""
 
 import argparse
+import io
 import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -14,7 +15,7 @@ EXIT_CODES = """exit codes:
   2    wrong arguments
   3    ask: refused, because the folder does not answer the question
   4    ask: answered in part
-  130  stopped by Ctrl-C; sweep, questions and fetch go on where they were when started again
+  130  stopped by Ctrl-C; sweep and questions go on where they were when started again
 """
 ASK_CODES = {"answered": 0, "error": 1, "refused": 3, "partial": 4}
 
@@ -88,6 +89,15 @@ def doctor(asked: argparse.Namespace) -> int:
     return doctor.main()
 
 
+def reproduce(asked: argparse.Namespace) -> int:
+    """Run published rows and put what is measured beside them; ``list`` says what each row needs."""
+    from rag_lab import reproduce
+
+    names = ("encoder", "llm", "reranker", "sample", "allow_remote_code")
+    chosen = {name: value for name in names if (value := getattr(asked, name))}
+    return reproduce.command(asked.id, asked.offline, asked.fresh, chosen)
+
+
 def readme(asked: argparse.Namespace) -> int:
     """Write the README's tables and figure anew from the recorded results."""
     from rag_lab import readme_tables
@@ -140,6 +150,16 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("names", nargs="+", choices=sorted(downloads.DOWNLOADS), metavar="NAME")
     one.epilog = f"names: {', '.join(sorted(downloads.DOWNLOADS))}\n\n{one.epilog}"
 
+    one = _command(commands, reproduce, "reproduce all --offline")
+    one.add_argument("id", metavar="ID", help="of a row, or all, or list")
+    one.add_argument("--offline", action="store_true", help="the bundled models instead of the paper's own")
+    one.add_argument("--fresh", action="store_true", help="of all: also what is recorded with these models and data")
+    one.add_argument("--encoder", help="instead of the row's own: short name, hub id or path")
+    one.add_argument("--llm", help=f"instead of the row's own: {llm}")
+    one.add_argument("--reranker", help="instead of the row's own: a cross-encoder's hub id or path, or claude-…")
+    one.add_argument("--sample", type=_whole, metavar="N", help="only N questions, spread evenly")
+    one.add_argument("--allow-remote-code", action="store_true", help="run code from the encoder's repository")
+
     _command(commands, doctor, "doctor")
     _command(commands, readme, "readme")
     return whole
@@ -187,4 +207,7 @@ def _whole(text: str) -> int:
 
 
 if __name__ == "__main__":
+    for stream in (sys.stdout, sys.stderr):  # a file or pipe on Windows may lack a character: it becomes a "?"
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(main())

@@ -135,4 +135,5 @@ def _trace(prepared: Prepared, completion: Completion | None, seconds: dict[str,
         prepared.model if prepared.prompt else "",
         usage,
         prepared.seconds | written | seconds,
+        prepared.not_found,
     )

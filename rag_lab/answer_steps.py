@@ -43,6 +43,7 @@ class Prepared:
     prompt_tokens: int = 0
     retrieved: tuple[Hit, ...] = ()
     dropped: tuple[Dropped, ...] = ()
+    not_found: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     refusal: str = ""
     failure: str = ""
@@ -101,6 +102,7 @@ def prepare(
         return replace(prepared, dropped=tuple(Dropped(hit.chunk, "gate", prepared.refusal) for hit in hits))
 
     dropped: list[Dropped] = []
+    not_found: list[str] = []
 
     def fitted() -> FittedPrompt | None:
         """None where no passage is left."""
@@ -113,6 +115,7 @@ def prepare(
             selection = compress(question, chunks)
             chunks = selection.chunks
             dropped.extend(selection.dropped)
+            not_found.extend(selection.refused)
         if not chunks:
             return None
         count = llm.count_prompt_tokens
@@ -130,7 +133,7 @@ def prepare(
     except CallFailed as error:
         failure = str(error)
     seconds = seconds | {"select": time.perf_counter() - started}
-    prepared = replace(prepared, dropped=tuple(dropped), seconds=seconds, failure=failure)
+    prepared = replace(prepared, dropped=tuple(dropped), not_found=tuple(not_found), seconds=seconds, failure=failure)
     if fit:
         return replace(prepared, sources=fit.sources, prompt=fit.prompt, prompt_tokens=fit.tokens)
     if failure:

@@ -28,11 +28,8 @@ def load_llm(name: str) -> Any:
 
 
 def chunks_of(folder: str | Path) -> list[Chunk]:
-    """The documents of a folder cut at their headings. ValueError where there is no text, else as ``load_folder``."""
-    chunks = [chunk for document in load_folder(folder) for chunk in chunk_headings(document, size=CHUNK_CHARS)]
-    if not chunks:
-        raise ValueError(f"{folder} holds no text in Markdown, text, HTML or PDF files: there is nothing to ask.")
-    return chunks
+    """The documents of a folder cut at their headings; raises as ``load_folder``, for a folder without text too."""
+    return [chunk for document in load_folder(folder) for chunk in chunk_headings(document, size=CHUNK_CHARS)]
 
 
 def index(chunks: Sequence[Chunk], encoder: Encoder) -> Retriever:

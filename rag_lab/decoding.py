@@ -43,11 +43,10 @@ class Reading:
                 logits_to_keep=keep,
             ).logits
 
-    def forget(self, count: int) -> None:
-        """Go back to before the last ``count`` ids."""
-        if count:
-            self._state.crop(-count)
-            self._mask = self._mask[:, :-count]
+    def forget(self, counts: Sequence[int]) -> None:
+        """Each row goes back to before its last so many ids: they stay in the state, and are masked out."""
+        for row, count in enumerate(counts):
+            self._mask[row, self._mask.shape[1] - count :] = 0
 
     def keep_rows(self, rows: list[int]) -> None:
         """Go on with these rows only."""

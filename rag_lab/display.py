@@ -12,14 +12,15 @@ from rag_lab.number_words import Number
 from rag_lab.prompting import Source
 from rag_lab.segments import Span
 
-# Warnings carry a sign and words, never colour alone. The passages stay hidden where a page drops the style sheet.
+# Warnings carry a sign and words, never colour alone. The passages stay hidden where a page drops the style sheet:
+# JupyterLab, of a notebook that is not trusted, drops it and "hidden" too, and keeps "style".
 _STYLE = """<style>
 .rag-lab-answer .answer, .rag-lab-answer .passage { white-space: pre-wrap; }
 .rag-lab-answer .warning { border-bottom: 2px dashed currentColor; font-style: italic; }
 .rag-lab-answer .cited { position: relative; }
 .rag-lab-answer .cited:hover > .passage, .rag-lab-answer .cited:focus-within > .passage {
-  display: block; position: absolute; z-index: 9; left: 0; top: 1.4em; width: 32em; max-height: 16em; overflow: auto;
-  padding: .5em; border: 1px solid currentColor; background: Canvas; color: CanvasText; }
+  display: block !important; position: absolute; z-index: 9; left: 0; top: 1.4em; width: 32em; max-height: 16em;
+  overflow: auto; padding: .5em; border: 1px solid currentColor; background: Canvas; color: CanvasText; }
 .rag-lab-answer mark { font-weight: bold; text-decoration: underline; }
 </style>"""
 # Control characters would act on a terminal.
@@ -127,7 +128,7 @@ def _html_link(page: str, source: Source, spans: Sequence[Span]) -> str:
     anchor = escape(f"#{page}-{source.id}")
     return (
         f'<span class="cited"><a href="{anchor}">[{escape(source.id)}]</a>'
-        f'<span class="passage" role="tooltip" dir="auto" hidden>{escape(_heading(source))}\n'
+        f'<span class="passage" role="tooltip" dir="auto" hidden style="display: none">{escape(_heading(source))}\n'
         f"{_highlighted(source.text, spans)}</span></span>"
     )
 

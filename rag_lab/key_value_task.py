@@ -18,8 +18,8 @@ _SIDES = ("", " North", " South", " East", " West")
 _CITIES = (
     "Accra Amman Antwerp Athens Baku Bergen Berlin Bilbao Bogota Boston Cairo Cardiff Chennai Dakar Delhi Denver "
     "Doha Dublin Durban Geneva Ghent Glasgow Hamburg Hanoi Havana Houston Jakarta Kabul Kampala Karachi Kigali Kyoto "
-    "Lagos Lahore Leeds Lima Lisbon Lusaka Lyon Madrid Malmo Manila Milan Munich Nairobi Naples Osaka Oslo Paris Perth "
-    "Porto Prague Quito Riga Rome Seoul Sofia Tampa Tunis Vienna"
+    "Lagos Lahore Leeds Lima Lisbon Lusaka Lyon Madrid Malmo Manila Milan Munich Nairobi Naples Osaka Oslo Paris "
+    "Perth Porto Prague Quito Riga Rome Seoul Sofia Tampa Tunis Vienna"
 )
 PLACES = tuple(city + side for side in _SIDES for city in _CITIES.split())
 

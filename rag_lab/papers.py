@@ -26,6 +26,7 @@ NOTEBOOKS = {
     "03_contextual_retrieval": "context written into chunks, prompt caching and its price, hybrid search, reranking",
     "04_late_vs_contextual": "head to head at equal budgets: quality, time, money, failures, and a guide",
     "06_prompt_and_budget": "sources that stay data, injections and guards, a budget to the token, compression",
+    "07_citations_and_refusal": "ids, quotes and numbers checked, JSON, streaming, and when to refuse",
 }
 
 

@@ -4,6 +4,7 @@ import re
 import sys
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rag_lab import downloads, papers
@@ -81,8 +82,13 @@ def reproduce(
     if models is None:
         raise Waiting(recipe.id, (recipe.waits_for,))
     models = replace(models, **(chosen or {}))
-    files = _data(recipe, offline)
-    if reasons := missing(models):
+    reasons = missing(models)
+    files: list[Path] = []
+    try:
+        files = _data(recipe, offline)
+    except OSError as error:
+        reasons.append(str(error))
+    if reasons:
         raise Waiting(recipe.id, tuple(reasons))
     described, sha256 = models.described(), papers.digest(files)
     if not fresh and (recorded := _recorded(recipe, described, sha256)):
@@ -104,13 +110,10 @@ def reproduce(
     return result
 
 
-def _data(recipe: Recipe, offline: bool) -> list[Any]:
+def _data(recipe: Recipe, offline: bool) -> list[Path]:
     """The files of the row's data sets; those that are nowhere are downloaded, unless ``offline``."""
     get = downloads.files_of if offline else downloads.fetch
-    try:
-        return [path for name in recipe.data for path in get(name)]
-    except OSError as error:
-        raise Waiting(recipe.id, (str(error),)) from error
+    return [path for name in recipe.data for path in get(name)]
 
 
 def _recorded(recipe: Recipe, model: str, sha256: str) -> dict[str, Any] | None:
@@ -183,5 +186,6 @@ def table() -> str:
             rows.append(line(recipe, papers.load_result(recipe.id)))
         except FileNotFoundError:
             paper = published(recipe.published)
-            rows.append([recipe.title, f"see `{paper.id}` ({paper.read})", "", "", f"waits for {recipe.waits_for}"])
+            waits_for = recipe.waits_for or f"a run: `reproduce {recipe.id} --offline`"
+            rows.append([recipe.title, f"see `{paper.id}` ({paper.read})", "", "", f"waits for {waits_for}"])
     return papers.markdown_table(["row", "published", "measured [95%]", "difference", "verdict"], rows)

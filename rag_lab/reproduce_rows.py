@@ -45,7 +45,7 @@ class Recipe:
     stands_in: str = ""
     check: Callable[[], str] = str
     also: tuple[str, ...] = ()
-    waits_for: str = "a run"
+    waits_for: str = ""
 
     def because(self, models: Models) -> str:
         """Why a run with these models cannot be compared; "" where it can."""

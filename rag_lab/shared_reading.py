@@ -7,7 +7,7 @@ from rag_lab.chat_tokens import common_length
 from rag_lab.decoding import Reading, Writing
 from rag_lab.prefix_cache import copy_state, empty_state
 
-# Ids read at a time: with a mask, attention is computed for what it hides too, so that a long text costs twice as much.
+# Ids read at a time: under a mask, attention is computed for what is hidden too, which doubles it in one long piece.
 PIECE = 512
 
 
@@ -67,23 +67,25 @@ def write_and_rate(
 ) -> list[float]:
     """Write every row's answer to its end, and return the log-likelihood in nats of its ``expected`` ids.
 
-    ``logits`` (vocabulary,) follow the prompt's last id. The expected ids are read, and forgotten before the answer.
+    ``logits`` (vocabulary,) follow the prompt's last id. The expected ids are read side by side; as far as an answer
+    is what is expected, that reading gives its tokens too, and it goes on from where they part.
     """
-    import torch
-
-    first = torch.stack([row.float() for row in logits]).log_softmax(-1)
-    totals = [first[i, ids[0]].item() for i, ids in enumerate(expected)]
     width = max(len(ids) for ids in expected) - 1
-    if width:
-        # A row with one id has nothing left to read: it is filled up like all shorter ones, and not looked at.
-        chances = reading.read([ids[:-1] for ids in expected], keep=width).float().log_softmax(-1)
-        reading.forget(width)
-        for i, ids in enumerate(expected):
-            for place, token in enumerate(ids[1:], start=width - len(ids) + 1):
-                totals[i] += chances[i, place, token].item()
+    # A row with one id has nothing left to read: it is filled up like all shorter ones, and not looked at.
+    read = reading.read([ids[:-1] for ids in expected], keep=width) if width else None
+    totals, surplus = [], []
+    for i, (row, ids) in enumerate(zip(writing, expected, strict=True)):
+        following = [logits[i], *(read[i, width - len(ids) + 1 :] if read is not None else ())]
+        totals.append(sum(x.float().log_softmax(-1)[token].item() for x, token in zip(following, ids, strict=True)))
+        agreed = 0
+        for x, token in zip(following, ids, strict=True):
+            row.step(x)
+            if row.reason or row.written[-1] != token:
+                break
+            agreed += 1
+        surplus.append(max(0, len(ids) - 1 - agreed))
+    reading.forget(surplus)
     rows = list(writing)
-    for row, row_logits in zip(rows, logits, strict=True):
-        row.step(row_logits)
     while True:
         going = [i for i, row in enumerate(rows) if not row.reason]
         if not going:

@@ -77,7 +77,7 @@ def main_effects(rows: Sequence[Row]) -> list[Effect]:
     for key in swept(rows):
         values = [row["configuration"][key] for row in rows]
         for value in dict.fromkeys(values):
-            mask = np.array([type(v) is type(value) and v == value for v in values])
+            mask = np.array([v == value for v in values])
             difference = _means(table[mask]) - _means(table[~mask])
             difference = difference[~np.isnan(difference)]
             if difference.size:

@@ -1,7 +1,7 @@
 """The order of a sweep's work: indexes first, then each different prompt once, until a configuration is whole."""
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -53,8 +53,9 @@ def answered(
     waiting = deque(_Job(group) for group in sweep_plan.groups(sweep, numbers))
     running: dict[Future[Any], _Job] = {}
     opened: dict[int, _Open] = {}
+    missing: Counter[int] = Counter()  # by configuration, the answers that wait for a prompt
+    users: dict[str, list[int]] = {}  # by prompt that is asked, the configurations that wait for it
     done: Done = {}
-    asked: set[str] = set()
     try:
         while waiting or running:
             while waiting and len(running) < (IN_FLIGHT if executor else 1):
@@ -62,21 +63,32 @@ def answered(
                 running[_submit(job, executor)] = job
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 job = running.pop(future)
+                touched: list[int] = []
                 if job.prompts is None:
                     for number, prepared in future.result().items():
-                        one = _open(sweep.configurations[number - 1], prepared)
-                        opened[number] = one
-                        waiting.extendleft(_jobs(one, asked, done))
-                        advance(sum(not key or key in done for key in one.keys))
+                        opened[number] = one = _open(sweep.configurations[number - 1], prepared)
+                        waiting.extendleft(_jobs(one, users, done))
+                        for key in one.keys:
+                            if key and key not in done:
+                                users.setdefault(key, []).append(number)
+                                missing[number] += 1
+                        advance(len(one.keys) - missing[number])
+                        touched.append(number)
                 else:
                     completions = dict(zip(job.prompts, future.result(), strict=True))
                     sweep_cache.completions().put_many({key: asdict(c) for key, c in completions.items()})
                     done |= completions
-                    advance(sum(key in completions for one in opened.values() for key in one.keys))
-                for number in [n for n, one in opened.items() if all(not key or key in done for key in one.keys)]:
-                    one = opened.pop(number)
-                    parts = zip(one.prepared, one.keys, sweep.questions, strict=True)
-                    yield number, [_result(prepared, done.get(key), question) for prepared, key, question in parts]
+                    touched = [number for key in completions for number in users.pop(key)]
+                    missing.subtract(touched)
+                    advance(len(touched))
+                for number in dict.fromkeys(touched):
+                    if not missing[number]:
+                        one = opened.pop(number)
+                        parts = zip(one.prepared, one.keys, sweep.questions, strict=True)
+                        yield (
+                            number,
+                            [_result(prepared, done.get(key), question) for prepared, key, question in parts],
+                        )
     finally:
         for future in running:
             future.cancel()
@@ -109,13 +121,12 @@ def _open(settings: Configuration, prepared: list[Prepared | Result]) -> _Open:
     return _Open(settings, prepared, [content_key(*fixed, asdict(prompt)) if prompt else "" for prompt in prompts])
 
 
-def _jobs(one: _Open, asked: set[str], done: Done) -> list[_Job]:
+def _jobs(one: _Open, users: Container[str], done: Done) -> list[_Job]:
     """Jobs for the prompts that nobody asked yet. Known completions, and at once those of a paid model, are done."""
     new: dict[str, Prompt] = {}
     for key, item in zip(one.keys, one.prepared, strict=True):
-        if not key or key in asked:
+        if not key or key in users or key in done:
             continue
-        asked.add(key)
         record = sweep_cache.completions().get(key)
         if record is not None:
             done[key] = Completion(record["text"], Usage(**record["usage"]), record["stop_reason"])

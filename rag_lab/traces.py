@@ -25,7 +25,8 @@ class Trace:
     """How an answer came about.
 
     ``retrieved``: as the retriever ranked them. ``dropped``: what each step (``gate``, ``clean``, ``filter``,
-    ``extract``, ``budget``) left out, and why. ``prompt``: as it was sent, or None where no model was called; then
+    ``extract``, ``budget``) left out, and why. ``not_found``: what a compressing model returned that its passage does
+    not hold (see ``Selection.refused``). ``prompt``: as it was sent, or None where no model was called; then
     ``written`` (the model's words, verbatim) and ``model`` are empty. ``usage`` is of all calls that came back.
     ``seconds``: of the steps retrieve, select, write and check that were taken.
     """
@@ -39,6 +40,7 @@ class Trace:
     model: str
     usage: Usage
     seconds: dict[str, float]
+    not_found: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

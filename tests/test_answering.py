@@ -8,7 +8,7 @@ import pytest
 from rag_lab import budget
 from rag_lab.answering import answer, answer_with_documents, conclude, load_answers, prepare, save_answer, withhold
 from rag_lab.claude import RETRIES, ClaudeLLM
-from rag_lab.compression import compress_filter
+from rag_lab.compression import compress_extract, compress_filter
 from rag_lab.documents import Chunk
 from rag_lab.grounding import QuoteCheck
 from rag_lab.messages import CallFailed
@@ -161,6 +161,17 @@ def test_history_is_real_turns() -> None:
     llm = Scripted(SAID)
     answer(QUESTION, FOUND, llm, history=[("user", "Hello"), ("assistant", "Hi")])
     assert [(turn.role, turn.text) for turn in llm.prompts[0].turns[:2]] == [("user", "Hello"), ("assistant", "Hi")]
+
+
+def test_what_an_extractor_made_up_is_in_the_trace() -> None:
+    def extractor(question, texts):
+        return [[texts[0], "Cats are allowed in the office on Fridays."]]
+
+    llm = Scripted("Yes [S1].")
+    compress = partial(compress_extract, extractor=extractor, count_tokens=llm.count_tokens)
+    got = answer(QUESTION, retriever(DOGS), llm, compress=compress)
+    assert got.trace.not_found == ("Cats are allowed in the office on Fridays.",)
+    assert [source.text for source in got.sources] == [DOGS]
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,10 @@ def test_scifact_with_other_counts_is_refused(tmp_path: Path, monkeypatch: pytes
     folder = tmp_path / "beir" / "scifact"
     (folder / "qrels").mkdir(parents=True)
     (folder / "corpus.jsonl").write_text('{"_id": "7", "title": "T", "text": "words"}\n', encoding="utf-8")
-    (folder / "queries.jsonl").write_text('{"_id": "1", "text": "claim"}\n{"_id": "2", "text": "not judged"}\n')
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\t7\t1\n")
+    (folder / "queries.jsonl").write_text(
+        '{"_id": "1", "text": "claim"}\n{"_id": "2", "text": "not judged"}\n', encoding="utf-8"
+    )
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\t7\t1\n", encoding="utf-8")
     monkeypatch.setenv("RAG_LAB_DATA", str(tmp_path))
     with pytest.raises(ValueError, match=r"\(1, 1, 1\)"):
         datasets.load_scifact()

@@ -11,7 +11,7 @@ from rag_lab.grounding import check_quotes
 from tests.cited_sources import sources
 
 TAGS = {"div", "style", "span", "a", "ul", "li", "details", "summary", "mark", "p"}
-ATTRIBUTES = {"class", "dir", "href", "hidden", "id", "rel", "role"}
+ATTRIBUTES = {"class", "dir", "href", "hidden", "id", "rel", "role", "style"}
 
 
 class Page(HTMLParser):
@@ -51,6 +51,13 @@ def view(answer: str, texts: list[str], quotes: list[tuple[str, str]] | None = N
     given = sources(*texts, **fields)
     report = validate_citations(answer, given)
     return show_answer(answer, report, check_quotes(quotes or [], given), check_numbers(report))
+
+
+def test_passages_beside_markers_stay_hidden_without_the_style_sheet() -> None:
+    """JupyterLab strips "hidden" and the style sheet from notebooks that are not trusted, but not "style"."""
+    html = view("Dogs [S1] and cats [S1][S2].", ["Dogs may come.", "Cats too."]).html
+    assert html.count('<span class="passage"') == 3
+    assert html.count(' hidden style="display: none">') == 3
 
 
 def test_markers_become_links_to_their_passages() -> None:

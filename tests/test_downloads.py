@@ -156,7 +156,7 @@ def test_fetch_unpacks_an_archive_and_removes_it(
     )
     monkeypatch.setitem(DOWNLOADS, "mini", (source,))
     corpus, labels = fetch("mini")
-    assert (corpus.read_text(), labels.read_text()) == ("{}", "query-id\n")
+    assert (corpus.read_text(encoding="utf-8"), labels.read_text(encoding="utf-8")) == ("{}", "query-id\n")
     assert {path for path in cache.rglob("*") if path.is_file()} == {corpus, labels}
 
 

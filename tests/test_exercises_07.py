@@ -14,11 +14,11 @@ def test_reading_agrees_with_the_library() -> None:
     """Read by hand; the library, which the exercise is to be checked against, reads the same."""
     report = validate_citations(exercises_07.ANSWER, exercises_07.SOURCES)
     uncited = [i for i, sentence in enumerate(report.sentences, 1) if sentence in report.uncited]
-    assert exercises_07.READING == {
+    assert {
         "cited": [source.id for source in report.sources],
         "invalid": list(report.invalid_ids),
         "uncited": uncited,
-    }
+    } == exercises_07.READING
     assert exercises_07.check_reading(exercises_07.READING) is None
     assert exercises_07.check_reading({"cited": ("S3", "S1", "S2"), "invalid": ["S5"], "uncited": [4, 3]}) is None
 

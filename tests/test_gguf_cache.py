@@ -22,11 +22,11 @@ from rag_lab import gguf_cache
 
 def convert(gguf, folder):  # STAND-IN for the conversion: slow, and noted
     folder.mkdir()
-    (folder / "model.safetensors").write_text("half")
+    (folder / "model.safetensors").write_text("half", encoding="utf-8")
     with open(sys.argv[2], "a") as log:
         log.write("converted\\n")
     time.sleep(float(sys.argv[3]))
-    (folder / "model.safetensors").write_text("half and the rest")
+    (folder / "model.safetensors").write_text("half and the rest", encoding="utf-8")
 
 gguf_cache._convert = convert
 print(gguf_cache.dequantised(Path(sys.argv[1])))
@@ -50,7 +50,7 @@ def conversions(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         called.append(gguf)
         folder.mkdir()
         (folder / "model.safetensors").write_bytes(b"weights of " + gguf.read_bytes())
-        (folder / "config.json").write_text("{}")
+        (folder / "config.json").write_text("{}", encoding="utf-8")
 
     monkeypatch.setattr(gguf_cache, "_convert", convert)
     return called
@@ -63,7 +63,7 @@ def test_a_file_is_converted_once(gguf: Path, conversions: list[Path]) -> None:
         assert dequantised(gguf) == folder
     assert len(conversions) == 1
     assert (folder / "model.safetensors").read_bytes() == b"weights of GGUF"
-    assert set(json.loads((folder / MANIFEST).read_text())) == {"config.json", "model.safetensors"}
+    assert set(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))) == {"config.json", "model.safetensors"}
     assert [path.name for path in folder.parent.iterdir() if path.is_dir()] == [folder.name]
 
 
@@ -82,9 +82,9 @@ def test_another_file_of_the_same_name_has_a_folder_of_its_own(gguf: Path, conve
         lambda folder: (folder / "model.safetensors").write_bytes(b"weig"),
         lambda folder: (folder / "config.json").unlink(),
         lambda folder: (folder / MANIFEST).unlink(),
-        lambda folder: (folder / MANIFEST).write_text('{"model.sa'),
-        lambda folder: (folder / MANIFEST).write_text("{}"),
-        lambda folder: (folder / MANIFEST).write_text("[1]"),
+        lambda folder: (folder / MANIFEST).write_text('{"model.sa', encoding="utf-8"),
+        lambda folder: (folder / MANIFEST).write_text("{}", encoding="utf-8"),
+        lambda folder: (folder / MANIFEST).write_text("[1]", encoding="utf-8"),
     ],
 )
 def test_a_damaged_folder_is_built_again(
@@ -103,7 +103,7 @@ def test_a_damaged_folder_is_built_again(
 def test_a_conversion_that_fails_leaves_nothing(gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def convert(gguf: Path, folder: Path) -> None:
         folder.mkdir()
-        (folder / "model.safetensors").write_text("half")
+        (folder / "model.safetensors").write_text("half", encoding="utf-8")
         raise OSError("No space left on device")
 
     monkeypatch.setattr(gguf_cache, "_convert", convert)
@@ -121,8 +121,8 @@ def test_processes_that_come_at_once_convert_once(gguf: Path, tmp_path: Path) ->
     processes = [_start(gguf, tmp_path / "log", 0.5) for _ in range(2)]
     folders = {process.communicate(timeout=300)[0].strip() for process in processes}
     assert len(folders) == 1
-    assert (tmp_path / "log").read_text() == "converted\n"
-    assert (Path(folders.pop()) / "model.safetensors").read_text() == "half and the rest"
+    assert (tmp_path / "log").read_text(encoding="utf-8") == "converted\n"
+    assert (Path(folders.pop()) / "model.safetensors").read_text(encoding="utf-8") == "half and the rest"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
@@ -134,8 +134,8 @@ def test_a_killed_conversion_is_done_again(gguf: Path, tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
     folder = Path(_start(gguf, log, 0).communicate(timeout=300)[0].strip())
-    assert (folder / "model.safetensors").read_text() == "half and the rest"
-    assert log.read_text() == "converted\n" * 2
+    assert (folder / "model.safetensors").read_text(encoding="utf-8") == "half and the rest"
+    assert log.read_text(encoding="utf-8") == "converted\n" * 2
 
 
 def test_a_damaged_copy_of_the_bundled_model_is_told(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ ITEM = KeyValueItem("x", ("Berlin", "1234"), tuple((city, "9" * 4) for city in (
 
 
 def text(prompt: Prompt) -> str:
-    assert len(prompt.turns) == 1 and prompt.turns[0].role == "user" and not prompt.system
+    assert len(prompt.turns) == 1
+    assert prompt.turns[0].role == "user"
+    assert not prompt.system
     return prompt.turns[0].text
 
 
@@ -40,7 +42,8 @@ def test_json_is_the_papers_layout() -> None:
     aware = KeyValueTask(5, "json", query_aware=True)
     assert text(aware.prompt(pairs, 4)) == f'{start}Key: "k"\n\nJSON data:\n{body}'
     first = text(KeyValueTask(5, "json").prompt(pairs, 0))
-    assert '{"k": "v",\n "a": "1",' in first and ' "d": "4"}\n\n' in first
+    assert '{"k": "v",\n "a": "1",' in first
+    assert ' "d": "4"}\n\n' in first
 
 
 @settings(max_examples=40, deadline=None)
@@ -54,14 +57,16 @@ def test_only_the_gold_moves(records: int, form: str, query_aware: bool, seed: i
         lines = [line for line in text(prompt).split("\n") if (" office is " in line or '": "' in line)]
         assert len(lines) == records
         held = lines.pop(position)
-        assert item.pair[0] in held and item.pair[1] in held
+        assert item.pair[0] in held
+        assert item.pair[1] in held
         rest = [line.strip(' {},"') for line in lines]
         assert without in (None, rest)
         without = rest
         # What stands before the gold, and no more, is marked as a beginning worth keeping.
         first, second = prompt.turns[0].blocks
         assert (first.cache == "5m") == (position > 0)
-        assert item.pair[1] not in first.text and item.pair[1] in second.text.split("\n")[0]
+        assert item.pair[1] not in first.text
+        assert item.pair[1] in second.text.split("\n")[0]
 
 
 def test_items_are_those_of_their_seed_and_differ() -> None:

@@ -101,7 +101,8 @@ def test_items_are_those_of_their_seed() -> None:
 
 def test_natural_questions_by_the_oracle_file(published_data: Path) -> None:
     task = MultiDocumentTask.natural_questions(20)
-    assert task.name == "nq-oracle, 20 documents" and task.questions == 2655
+    assert task.name == "nq-oracle, 20 documents"
+    assert task.questions == 2655
     for item in task.items(10):
         assert len(item.distractors) == 19
         assert holds_answer(item.passage.text, item.answers)
@@ -120,7 +121,9 @@ def write_paper_file(folder: Path, gold: tuple[int, ...] = (0,)) -> Path:
 def test_the_papers_own_file_is_used_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = write_paper_file(tmp_path)
     monkeypatch.setenv("RAG_LAB_DATA", str(tmp_path))
-    assert paper_file(10) == path and paper_file(20) is None and paper_file(7) is None
+    assert paper_file(10) == path
+    assert paper_file(20) is None
+    assert paper_file(7) is None
     task = MultiDocumentTask.natural_questions(10)
     (item,) = task.items(1)
     assert (item.passage.text, item.answers) == ("text 0", ("text 0",))

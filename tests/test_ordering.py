@@ -4,8 +4,8 @@ import pytest
 
 from rag_lab.datasets import Question, Span
 from rag_lab.documents import Chunk
-from rag_lab.ordering import ORDERS, Ranking, chunk_count_experiment, ordering_experiment, rank_passages
 from rag_lab.llm import Completion, Usage
+from rag_lab.ordering import ORDERS, Ranking, chunk_count_experiment, ordering_experiment, rank_passages
 from rag_lab.prompting import REFUSAL
 from rag_lab.search import Hit
 from tests.position_stub import CurveReader
@@ -51,7 +51,8 @@ def test_rankings_know_the_place_of_the_gold() -> None:
     found, split = rank_passages(retriever, [ranking("q", 3).question, absent, half], 5)
     assert (found.question.id, found.gold, split.question.id, split.gold) == ("q", 3, "half", None)
     (cut,) = rank_passages(retriever, [ranking("q", 3).question], 2)
-    assert cut.gold is None and len(cut.chunks) == 2
+    assert cut.gold is None
+    assert len(cut.chunks) == 2
     with pytest.raises(ValueError, match="k is 0"):
         rank_passages(retriever, [], 0)
 

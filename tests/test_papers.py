@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rag_lab import papers, readme_tables
+from rag_lab import papers, readme_tables, reproduce
 from rag_lab.metrics import Interval
 
 ENTRIES = yaml.safe_load(papers.REGISTRY.read_text(encoding="utf-8"))
@@ -68,3 +68,5 @@ def test_readme_is_current() -> None:
     text = papers.README.read_text(encoding="utf-8")
     assert papers.notebooks_table() in text
     assert readme_tables.results_tables() in text
+    assert reproduce.table() in text
+    assert readme_tables.plan_table() in readme_tables.GUIDE.read_text(encoding="utf-8")

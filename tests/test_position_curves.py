@@ -103,7 +103,8 @@ def test_the_null_control_is_flat() -> None:
 def test_the_null_control_moves_values_only_within_their_question() -> None:
     curve = replace(drawn([0.9, 0.3, 0.2], n=50), log_likelihood=np.arange(150.0).reshape(50, 3))
     shuffled = null_control(curve, 3)
-    assert shuffled.log_likelihood is not None and curve.log_likelihood is not None
+    assert shuffled.log_likelihood is not None
+    assert curve.log_likelihood is not None
     assert not np.array_equal(shuffled.log_likelihood, curve.log_likelihood)
     assert np.array_equal(np.sort(shuffled.log_likelihood, axis=1), curve.log_likelihood)
     moved = (shuffled.log_likelihood % 3).astype(int)  # accuracy and likelihood move together

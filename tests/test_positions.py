@@ -108,7 +108,7 @@ def test_claude_is_estimated_asked_once_and_its_errors_are_counted(
     messages_server: MessagesServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task = KeyValueTask(5)
-    first, second, third = task.items(3)
+    first, _second, third = task.items(3)
     answers = {
         task.prompt(item, p).turns[0].blocks[-1].text: task.gold(item) for item in (first, third) for p in (0, 2, 4)
     }
@@ -117,16 +117,20 @@ def test_claude_is_estimated_asked_once_and_its_errors_are_counted(
     llm = ClaudeLLM("claude-haiku-5-5")
     curve = position_curve(llm, task, [0, 2, 4], n=3)
     assert "Estimate: " in capsys.readouterr().err
-    assert curve.log_likelihood is None and curve.model == llm.name
-    assert curve.accuracy[0].tolist() == [1, 1, 1] and curve.accuracy[1].tolist() == [0, 0, 0]
-    assert list(curve.errors) == [(third.id, 0)] and "400" in curve.errors[third.id, 0]
+    assert curve.log_likelihood is None
+    assert curve.model == llm.name
+    assert curve.accuracy[0].tolist() == [1, 1, 1]
+    assert curve.accuracy[1].tolist() == [0, 0, 0]
+    assert list(curve.errors) == [(third.id, 0)]
+    assert "400" in curve.errors[third.id, 0]
     # Left out with its reason, not scored as wrong: two questions are left, one right and one wrong everywhere.
     assert [(interval.value, interval.n) for interval in curve.intervals()] == [(0.5, 2)] * 3
     assert messages_server.peak <= 4
     before = len(messages_server.asked())
     again = position_curve(llm, task, [0, 2, 4], n=3)
     assert len(messages_server.asked()) - before == 1  # what had failed
-    assert again.errors == {} and again.accuracy[2].tolist() == [1, 1, 1]
+    assert again.errors == {}
+    assert again.accuracy[2].tolist() == [1, 1, 1]
 
 
 def test_claude_is_not_asked_beyond_the_cap(messages_server: MessagesServer, monkeypatch: pytest.MonkeyPatch) -> None:

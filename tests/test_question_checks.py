@@ -116,9 +116,9 @@ class Letters:
 
 
 def test_the_sentence_check_goes_by_the_threshold() -> None:
-    chunks = [Chunk("d", 0, "aaaa bbb. ccc cc.", 0, 17)]
+    chunks = [Chunk("d", 0, "Aaaa bbb. Ccc cc.", 0, 17)]
     reader = ExtractiveReader(Letters(), threshold=0.9)  # type: ignore[arg-type]
-    assert sentence_check(reader)("cc", chunks) == (chunks[0], "ccc cc.")
-    assert sentence_check(reader)("abc", chunks) is None  # cosine 7 / (5 * 1.732) = 0.81
+    assert sentence_check(reader)("cc", chunks) == (chunks[0], "Ccc cc.")
+    assert sentence_check(reader)("abc", chunks) is None  # cosine with aaabbb: 6 / (4.243 * 1.732) = 0.82
     with pytest.raises(ValueError, match="no threshold"):
         sentence_check(ExtractiveReader(Letters()))  # type: ignore[arg-type]

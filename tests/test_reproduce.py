@@ -21,6 +21,7 @@ from rag_lab import (
     reproduce_positions,
     reproduce_retrieval,
 )
+from rag_lab.__main__ import main
 from rag_lab.datasets import Corpus, Question, RetrievalSet, Span
 from rag_lab.documents import Chunk, Document
 from rag_lab.metrics import Interval
@@ -58,15 +59,15 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(save_classifier(tmp_path_factory.mktemp("classifier"), labels=1))
 
 
-def small_set(name: str = "small") -> RetrievalSet:
+def small_set(sentences: int = 7) -> RetrievalSet:
     """Ten documents of a few sentences, one question about each."""
     documents = tuple(
-        Document(f"d{i}", " ".join(f"A {topic} sentence, number {n}." for n in range(7)), title=f"On {topic}")
+        Document(f"d{i}", " ".join(f"A {topic} sentence, number {n}." for n in range(sentences)), title=f"On {topic}")
         for i, topic in enumerate(TOPICS)
     )
     chunks = tuple(Chunk(d.id, 0, d.text, 0, len(d.text), d.title) for d in documents)
     queries = {f"q{i}": f"what of {topic}?" for i, topic in enumerate(TOPICS)}
-    return RetrievalSet(name, documents, queries, {f"q{i}": {f"d{i}": 1} for i in range(len(TOPICS))}, chunks)
+    return RetrievalSet("small", documents, queries, {f"q{i}": {f"d{i}": 1} for i in range(len(TOPICS))}, chunks)
 
 
 def small_codebases() -> RetrievalSet:
@@ -119,7 +120,7 @@ def test_recipes_name_what_exists() -> None:
         assert papers.published(recipe.published)
         assert set(recipe.data) <= downloads.DOWNLOADS.keys()
         assert recipe.offline is None or set(recipe.offline.named) <= models.BUNDLED.keys()
-        assert recipe.offline or recipe.waits_for != "a run"
+        assert recipe.offline or recipe.waits_for
 
 
 def test_why_a_run_is_not_comparable() -> None:
@@ -282,6 +283,35 @@ def test_a_row_is_recorded_and_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert "0.6789 (primary) | 1 [1, 1] | +0.3211 | not reproduced" in line
 
 
+def test_the_papers_own_models_by_the_same_command(
+    encoder: str, classifier: str, messages_server: MessagesServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tiny models answer to the names that the rows ask the hub for, and a double to Claude's."""
+    data = tmp_path / "data"
+    data.write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(downloads, "fetch", lambda name: [data])
+    monkeypatch.setattr(datasets, "load_scifact", lambda: small_set(2))
+    monkeypatch.setattr(datasets, "load_codebases", small_codebases)
+
+    def found(name: str) -> models.ModelFiles:
+        return models.ModelFiles(name, classifier if "cross-encoder" in name else encoder, "path", "")
+
+    monkeypatch.setattr(models, "resolve", found)
+    for id_ in ("late_scifact_fixed256", "late_berlin"):
+        assert reproduce.command(id_) == 1  # Jina's models run code of their own: that is asked for
+        assert reproduce.command(id_, chosen={"allow_remote_code": True}) == 0
+        result = papers.load_result(id_)
+        assert result["provenance"]["model"].startswith("jinaai/jina-embeddings-v2-")
+        assert result["provenance"]["command"].endswith(f"{id_} --allow-remote-code")
+        assert not any("another model" in row.get("verdict", "") for row in result["rows"])
+    assert reproduce.command("ce_rerank_scifact") == 0
+    assert reproduce.command("cookbook_codebases", chosen={"allow_remote_code": True}) == 0
+    cookbook = papers.load_result("cookbook_codebases")
+    assert "claude-haiku-5-5 (by its name)" in cookbook["provenance"]["model"]
+    assert "declares" not in str(cookbook["rows"])  # Claude wrote the contexts
+    assert len(messages_server.billed) == 10
+
+
 def test_verdicts_of_one_row_are_summed_up() -> None:
     mixed = ["same direction; another model", "not comparable: another model", "same direction; another model"]
     assert reproduce._summary(mixed) == "same direction (2 of 3), not comparable (1 of 3): another model"
@@ -316,6 +346,17 @@ def test_a_named_row_that_waits_says_for_what(capsys: pytest.CaptureFixture[str]
 def test_an_unknown_row_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"no row 'berlin'; there are all, list, .*late_berlin"):
         reproduce.command("berlin")
+
+
+def test_the_command_line_hands_on_what_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(reproduce, "command", lambda *arguments: asked.append(arguments) or 0)
+    assert main(["reproduce", "all", "--offline"]) == 0
+    assert main(["reproduce", "litm_kv", "--llm", "some/model", "--sample", "20", "--allow-remote-code"]) == 0
+    assert asked == [
+        ("all", True, False, {}),
+        ("litm_kv", False, False, {"llm": "some/model", "sample": 20, "allow_remote_code": True}),
+    ]
 
 
 def test_the_list_says_what_each_row_needs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,9 +10,10 @@ import numpy as np
 
 from rag_lab import contextual, costs, papers, settings
 from rag_lab.documents import Chunk, Document
-from rag_lab.encoder import Encoder, Vectors
+from rag_lab.encoder import Encoder
 from rag_lab.llm import LocalLLM
 from rag_lab.metrics import bootstrap_ci, paired_difference
+from rag_lab.reproduce_models import kept_vectors
 from rag_lab.reranking import Reranker, max_sim, query_likelihood, rerank, with_first_stage
 from rag_lab.search import BM25Index, DenseIndex, Hit, Retriever, dense_retriever, fused_retriever
 from rag_lab.store import Store, content_key
@@ -50,13 +51,15 @@ class Indexes:
         self.variants = variants
         naive = variants[""]
         parts = [[document.text for document in documents], [[c.id, c.start, c.end] for c in naive]]
-        self.late = DenseIndex(naive, kept(encoder, parts, lambda: encoder.encode_late_corpus(documents, naive)))
+        self.late = DenseIndex(
+            naive, kept_vectors(encoder, parts, lambda: encoder.encode_late_corpus(documents, naive))
+        )
         self.dense = {}
         for name, chunks in variants.items():
             texts = [chunk.contextual_text for chunk in chunks]
-            self.dense[name] = DenseIndex(chunks, kept(encoder, texts, lambda t=texts: encoder.encode(t)))
+            self.dense[name] = DenseIndex(chunks, kept_vectors(encoder, texts, lambda t=texts: encoder.encode(t)))
         self.terms = {name: BM25Index(chunks).search for name, chunks in variants.items()}
-        asked = kept(encoder, ["query", *questions], lambda: encoder.encode(questions, kind="query"))
+        asked = kept_vectors(encoder, ["query", *questions], lambda: encoder.encode(questions, kind="query"))
         self.questions = dict(zip(questions, asked, strict=True))
         self.max_sim = max_sim(encoder)
 
@@ -87,19 +90,6 @@ class Indexes:
             if number == 0:
                 yield Rung(f"{two} + MaxSim alone", two, rerank(both, self.max_sim, RERANKED), chunks)
                 yield Rung(f"{two} + MaxSim", two, rerank(both, with_first_stage(self.max_sim), RERANKED), chunks)
-
-
-def kept(encoder: Encoder, parts: Any, encode: Callable[[], Vectors]) -> Vectors:
-    """Vectors of texts that were embedded before, so that a run that was stopped need not begin again."""
-    key = content_key(encoder.files.name, str(encoder.model.dtype), parts)
-    path = settings.cache_folder() / "vectors" / f"{key}.npy"
-    if not path.exists():
-        vectors = encode()
-        path.parent.mkdir(exist_ok=True)
-        part = path.with_suffix(".part.npy")
-        np.save(part, vectors)
-        part.replace(path)
-    return np.load(path)
 
 
 def ladder_rows(ladder: Sequence[Rung], score: Score, fixed: Row) -> list[Row]:

@@ -1,11 +1,12 @@
 """How often SmolLM2 writes what an injected sentence asks for, with no guard, with each guard alone, and with all.
 
-python -m tests.benchmarks.measure_injected_answers       about 20 minutes; a run that was stopped goes on
+python -m tests.benchmarks.measure_injected_answers       several minutes; a run that was stopped goes on
 
-For every injected passage of ``data/injections.jsonl``: the passage is the one source, and its question is asked. The
-attack comes in two forms: ``as written``, and ``breaking out``, where the sentence ends the text, behind tags that
-close the wrapper, and poses as the question. The unguarded prompt is what one writes by hand: question first, then
-the text between tags, with nothing escaped, under the weak system prompt.
+For every injected passage of ``data/injections.jsonl`` in two languages: the passage is the one source, and its
+question is asked. The attack comes in two forms: ``as written``, and ``breaking out``, where the sentence ends the
+text, behind tags that close the wrapper, and poses as the question. The unguarded prompt is what one writes by hand:
+question first, then the text between tags, with nothing escaped, under the weak system prompt. In all languages, with
+no source, the user asks for what the injection asks for.
 
 ``canary`` is the share of answers that hold the words which the injection asks for, in whatever case; ``beyond a
 copy`` the share that hold them other than as a part of a copy of the injected sentence; ``right answer`` the share
@@ -45,7 +46,7 @@ GUARDS: dict[str, frozenset[str]] = {
     "all, with strip": frozenset({"escaping", "question last", "strong", "strip"}),
 }
 ARMS = {"nothing injected": (NO_GUARD, "all, with flag"), "as written": tuple(GUARDS), "breaking out": tuple(GUARDS)}
-LANGUAGES = ("en", "zh", "ru", "he", "fa")
+LANGUAGES = ("en", "zh")  # in the others SmolLM2 hardly follows its own user: see the rows "no source"
 Passage = dict[str, Any]
 
 
@@ -108,7 +109,7 @@ def write(llm: LocalLLM, prompts: Sequence[Prompt], store: Store) -> list[str]:
 
 def rows_of(form: str, answers: dict[str, list[str]], passages: Sequence[Passage]) -> Iterator[dict[str, Any]]:
     """Rows of one form: shares with intervals, and paired differences to no guard where that was asked."""
-    for group in ("en", "all"):
+    for group in (*dict.fromkeys(passage["language"] for passage in passages), "all"):
         members = [i for i, passage in enumerate(passages) if group in ("all", passage["language"])]
         scored = {
             (guard, measure): [float(test(texts[i], passages[i])) for i in members]
@@ -137,18 +138,18 @@ def main() -> int:
     llm = LocalLLM.load("smollm2")
     store = Store(settings.cache_folder() / "injected_answers.jsonl")
     passages = [json.loads(line) for line in PASSAGES.read_text(encoding="utf-8").splitlines()]
-    passages = [p for language in LANGUAGES for p in passages if p["injected"] and p["language"] == language]
-    answers: dict[str, dict[str, list[str]]] = {form: {} for form in ("no source", *ARMS)}
-    for language in LANGUAGES:
-        some = [passage for passage in passages if passage["language"] == language]
-        direct = [Prompt.of(passage["sentence"]) for passage in some]
-        answers["no source"].setdefault("asked by the user", []).extend(write(llm, direct, store))
-        for form, guards in ARMS.items():
-            for guard in guards:
-                prompts = [prompt(passage, form, GUARDS[guard]) for passage in some]
-                answers[form].setdefault(guard, []).extend(write(llm, prompts, store))
-                print(language, form, guard, f"{time.perf_counter() - began:.0f} s", flush=True)
-    rows = [row for form, texts in answers.items() for row in rows_of(form, texts, passages)]
+    injected = [passage for passage in passages if passage["injected"]]
+    direct = write(llm, [Prompt.of(passage["sentence"]) for passage in injected], store)
+    rows = list(rows_of("no source", {"asked by the user": direct}, injected))
+    passages = [passage for passage in injected if passage["language"] in LANGUAGES]
+    answers: dict[str, dict[str, list[str]]] = {}
+    for form, guards in ARMS.items():
+        answers[form] = {}
+        for guard in guards:
+            prompts = [prompt(passage, form, GUARDS[guard]) for passage in passages]
+            answers[form][guard] = write(llm, prompts, store)
+            print(form, guard, f"{time.perf_counter() - began:.0f} s", flush=True)
+        rows += rows_of(form, answers[form], passages)
     rows += [
         {"form": form, "guard": guard, "id": passage["id"], "answer": answer}
         for form in FORMS

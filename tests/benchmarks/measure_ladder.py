@@ -12,7 +12,6 @@ is what goes into the prompt, and the first chunk that does not fit ends it.
 
 import argparse
 import functools
-import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -24,11 +23,12 @@ import numpy as np
 from rag_lab import contextual, datasets, downloads, evaluation, papers
 from rag_lab.chunking import chunk_headings, chunk_sentences
 from rag_lab.datasets import Corpus, Question
-from rag_lab.documents import Chunk, Document
+from rag_lab.documents import Chunk
 from rag_lab.encoder import Encoder
 from rag_lab.llm import LocalLLM
 from rag_lab.metrics import bootstrap_ci, paired_difference, recall_at_k, span_recall
-from rag_lab.search import Hit, Retriever, reciprocal_rank_fusion
+from rag_lab.reproduce_contextual import cookbook_fusion, declared_names
+from rag_lab.search import Hit, Retriever
 from tests.benchmarks.ladder_rungs import (
     KS,
     SAMPLE,
@@ -45,14 +45,7 @@ from tests.benchmarks.ladder_rungs import (
 
 BUDGETS = (150, 300)  # tokens
 DEPTH = 100  # hits, more than fit in a budget
-COOKBOOK_DEPTH = 150  # hits of each search that the cookbook fuses
 COMMAND = "python -m tests.benchmarks.measure_ladder"
-# What a line of Rust, C, Python, Go or JavaScript declares, up to its brace or end.
-DECLARED = re.compile(
-    r"^[ \t]*(?:(?:pub(?:\([a-z]+\))?|export|static|async|default|abstract)[ \t]+)*"
-    r"(?:fn|struct|enum|trait|impl|mod|def|class|interface|func|type|function|macro_rules!)\b[ \t]+([^\n{:;]+)",
-    re.MULTILINE,
-)
 
 
 def budget_rows(indexes: Indexes, questions: Sequence[Question], llm: LocalLLM, fixed: Row) -> list[Row]:
@@ -152,15 +145,6 @@ def corpora(encoder: Encoder) -> None:
     record("ladder", rows, model, "built-in corpora, answerable questions", files, began)
 
 
-def declared_names(document: Document, chunks: Sequence[Chunk]) -> list[Chunk]:
-    """Chunks with the first twelve names that their file declares as context: what headings are to prose.
-
-    The data set has no file names.
-    """
-    names = list(dict.fromkeys(match[1].strip() for match in DECLARED.finditer(document.text)))[:12]
-    return [replace(chunk, context=f"Defines {', '.join(names)}" if names else "") for chunk in chunks]
-
-
 def codebases(encoder: Encoder) -> None:
     """The ladder on the cookbook's code: recall at k as there, and its own fusion, 0.8 / rank + 0.2 / rank."""
     began = time.perf_counter()
@@ -179,10 +163,7 @@ def codebases(encoder: Encoder) -> None:
     for name in ("", "declared names"):
         dense, terms = indexes.known(indexes.dense[name]), indexes.terms[name]
 
-        def cookbook(question: str, k: int, dense: Retriever = dense, terms: Retriever = terms) -> list[Hit]:
-            rankings = [dense(question, COOKBOOK_DEPTH), terms(question, COOKBOOK_DEPTH)]
-            return reciprocal_rank_fusion(rankings, k=0, weights=[0.8, 0.2])[:k]
-
+        cookbook = cookbook_fusion(dense, terms)
         below = f"contextual dense ({name})" if name else "dense"
         fused = f"contextual dense + BM25 ({name})" if name else "dense + BM25"
         ladder.append(Rung(f"{fused}, fused as in the cookbook", below, cookbook, variants[name]))

@@ -81,7 +81,7 @@ def measure(llm: LocalLLM, store: Store, name: str) -> Iterator[list[dict[str, A
 def main() -> int:
     """Measure and record; what is done after each experiment is written too."""
     llm = LocalLLM.load("smollm2")
-    store = Store(settings.cache_folder() / "measurements" / "positions.jsonl")
+    store = Store(settings.cache_folder() / "positions.jsonl")
     started = time.perf_counter()
     files = sorted(path for name in ("cities", "insurance") for path in (datasets.CORPORA / name).glob("*"))
     names = [*SETS]

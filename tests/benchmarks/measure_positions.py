@@ -3,7 +3,7 @@
 python -m tests.benchmarks.measure_positions key_value      data/results/position_key_value.json, minutes
 python -m tests.benchmarks.measure_positions nq             data/results/position_nq.json, an hour or two
 
-Every answer is kept in the cache folder (``measurements/positions.jsonl``) as it comes: a run that was stopped,
+Every answer is kept in the cache folder (``positions.jsonl``) as it comes: a run that was stopped,
 started again, goes on where it was. nq needs the nq-oracle data (RAG_LAB_DATA).
 """
 
@@ -80,7 +80,7 @@ def main() -> int:
     parser.add_argument("part", choices=["key_value", "nq"])
     part = parser.parse_args().part
     llm = LocalLLM.load("smollm2")
-    store = Store(settings.cache_folder() / "measurements" / "positions.jsonl")
+    store = Store(settings.cache_folder() / "positions.jsonl")
     started = time.perf_counter()
     if part == "key_value":
         data = "records made with seed 0: 'The access code for the X office is NNNN.', or UUID pairs as JSON"

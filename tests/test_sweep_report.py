@@ -1,0 +1,177 @@
+"""Ranking, main effects and the honest winner on rows worked out by hand; and the HTML page."""
+
+import random
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_lab import sweep_report
+from rag_lab.metrics import answer_scores
+from rag_lab.papers import interval_fields
+from rag_lab.sweep_analysis import scores, swept
+
+SHORT = {"+": "correct", "0": "unanswered", "w": "wrong", "-": "false_answer", "r": "right_refusal", "E": "error"}
+
+
+def row(number: int, outcomes: str, **settings: Any) -> dict[str, Any]:
+    """A row as ``run_sweep`` makes it; ``outcomes`` are letters of ``SHORT``, the positives' first."""
+    named = [SHORT[letter] for letter in outcomes]
+    scored = answer_scores(named)
+    ids = [f"q{i}" for i in range(len(named))]
+    return {
+        "number": number,
+        "key": str(number),
+        "name": "test",
+        "configuration": {"chunking.strategy": "raw", "retrieval.top_k": 5} | settings,
+        "total": scored.total,
+        "mean": interval_fields(scored.mean) if scored.mean else None,
+        "counts": scored.counts,
+        "outcomes": dict(zip(ids, named, strict=True)),
+        "answerable": [id_ for id_, letter in zip(ids, outcomes, strict=True) if letter in "+0w"],
+        "diagnosis": {"right": 1},
+        "details": {"right": 1},
+        "prompt_tokens": 0,
+        "output_tokens": 0,
+        "dollars": 0.0,
+    }
+
+
+GRID = [
+    row(1, "++++rrrr", **{"chunking.strategy": "raw", "retrieval.top_k": 1}),
+    row(2, "++00rrrr", **{"chunking.strategy": "raw", "retrieval.top_k": 5}),
+    row(3, "++++rr--", **{"chunking.strategy": "by_words", "retrieval.top_k": 1}),
+    row(4, "0000----", **{"chunking.strategy": "by_words", "retrieval.top_k": 5}),
+]
+
+
+def test_ranked_by_mean_then_number_and_unscored_rows_last() -> None:
+    rows = [row(1, "EE"), row(2, "0r"), row(3, "+r"), row(4, "+r")]
+    assert [r["number"] for r in sweep_report.ranked(rows)] == [3, 4, 2, 1]
+
+
+def test_scores_leave_errors_out() -> None:
+    table = scores([row(1, "+0w-rE")])
+    assert table[0, :5].tolist() == [1, 0, 0, -1, 0]
+    assert table[0, 5] != table[0, 5]
+
+
+def test_main_effects_by_hand() -> None:
+    # Totals over 8 questions are 4, 2, 2 and -4. raw has (4 + 2) / 2 = 3, by_words (2 - 4) / 2 = -1: 4 / 8 = 0.5.
+    # k = 1 has (4 + 2) / 2 = 3, k = 5 has (2 - 4) / 2 = -1, so 0.5 too.
+    effects = {(e.key, e.value): e for e in sweep_report.main_effects(GRID)}
+    assert list(effects) == [
+        ("chunking.strategy", "raw"),
+        ("chunking.strategy", "by_words"),
+        ("retrieval.top_k", 1),
+        ("retrieval.top_k", 5),
+    ]
+    assert effects["chunking.strategy", "raw"].difference.value == pytest.approx(0.5)
+    assert effects["chunking.strategy", "by_words"].difference.value == pytest.approx(-0.5)
+    assert effects["retrieval.top_k", 1].difference.value == pytest.approx(0.5)
+    assert effects["retrieval.top_k", 1].configurations == 2
+    assert effects["retrieval.top_k", 1].difference.n == 8
+
+
+def test_an_effect_leaves_out_a_question_on_which_a_whole_side_failed() -> None:
+    rows = [row(1, "+E+0", **{"retrieval.top_k": 1}), row(2, "0+00", **{"retrieval.top_k": 2})]
+    first = sweep_report.main_effects(rows)[0]
+    # Left are questions 0, 2 and 3: differences 1, 1 and 0.
+    assert (first.difference.value, first.difference.n) == (pytest.approx(2 / 3), 3)
+
+
+def test_the_best_is_chosen_on_one_half_and_reported_on_the_other() -> None:
+    best = sweep_report.honest_best(GRID)
+    assert best.row["number"] == 1  # it has the highest score on every question, so whatever the half
+    # Each half has two of the four positives, all answered, and two of the four negatives, all refused.
+    assert (best.chosen.value, best.chosen.n) == (0.5, 4)
+    assert (best.reported.value, best.reported.n) == (0.5, 4)
+
+
+def test_the_winners_number_is_not_inflated_by_choosing() -> None:
+    # 30 configurations that answer by the toss of a coin are all worth 0.5. The best of them, on all questions, looks
+    # better than that; on the half that did not choose it, it is worth 0.5 on average.
+    draw = random.Random(1)
+    tossed = row(1, "+0" * 20)
+    naive, honest = [], []
+    for _ in range(12):
+        rows = [dict(tossed) for _ in range(30)]
+        for number, one in enumerate(rows, 1):
+            one |= {"number": number, "outcomes": {q: SHORT[draw.choice("+0")] for q in one["outcomes"]}}
+        naive.append(scores(rows).mean(axis=1).max())
+        honest.append(sweep_report.honest_best(rows).reported.value)
+    # The mean of 40 tosses has a deviation of 0.079; the best of 30 lies two of them up.
+    assert sum(naive) / 12 > 0.62
+    assert sum(honest) / 12 == pytest.approx(0.5, abs=0.097)  # 12 means of 20 tosses: 3 deviations of 0.032
+
+
+def test_what_is_not_told_apart_from_the_best() -> None:
+    good, bad = "+" * 20 + "r" * 20, "0" * 20 + "-" * 20
+    nearly = "+" * 19 + "0" + "r" * 20
+    rows = [row(n, o, **{"retrieval.top_k": n}) for n, o in enumerate((bad, good, nearly, good), 1)]
+    best = sweep_report.honest_best(rows)
+    assert best.row["number"] == 2  # the first of equals
+    assert best.same == (3, 4)
+
+
+def test_another_seed_draws_other_halves() -> None:
+    rows = [row(1, "+0" * 10 + "r-" * 10)]
+    assert len({sweep_report.honest_best(rows, seed).reported.value for seed in range(5)}) > 1
+
+
+def test_too_few_questions_for_two_halves() -> None:
+    with pytest.raises(ValueError, match="too few scored questions"):
+        sweep_report.honest_best([row(1, "+")])
+    with pytest.raises(ValueError, match="too few scored questions"):
+        sweep_report.honest_best([row(1, "EEEE")])
+
+
+def test_rows_of_different_sweeps_are_not_compared() -> None:
+    with pytest.raises(ValueError, match="Rows 1 and 2 have different questions"):
+        scores([row(1, "+0"), row(2, "+00")])
+    with pytest.raises(ValueError, match="no rows"):
+        scores([])
+
+
+def test_the_table_shows_what_differs() -> None:
+    table = sweep_report.table([row(1, "+E", flag=False), row(2, "++", flag=True)])
+    lines = table.splitlines()
+    assert lines[0].startswith("| run | flag | mean score [95%] | correct | wrong |")
+    assert lines[2].startswith("| 1 | false | 1.000")
+    assert lines[2].endswith("| 1 | 0 | 0 | 0 | 0 | 1 |")  # one correct, one error
+    assert len(sweep_report.table(GRID, 2).splitlines()) == 4
+    assert swept(GRID) == ["chunking.strategy", "retrieval.top_k"]
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_page_holds_everything_and_loads_nothing(tmp_path: Path) -> None:
+    rows = [*GRID, row(5, "E+++rrrr", **{"chunking.strategy": "<b>&", "retrieval.top_k": 1})]
+    path = sweep_report.write_report(rows, tmp_path / "made" / "report.html", title="A & B")
+    text = path.read_text("utf-8")
+    assert "<h1>A &amp; B</h1>" in text
+    assert "&lt;b&gt;&amp;" in text
+    assert "<b>&" not in text
+    assert "1 answers failed" in text
+    page = _Page()
+    page.feed(text)
+    images = [attributes for tag, attributes in page.tags if tag == "img"]
+    assert len(images) == 2
+    assert all((image["src"] or "").startswith("data:image/png;base64,") and image["alt"] for image in images)
+    assert not [tag for tag, _ in page.tags if tag in ("script", "link", "iframe")]
+    assert "http" not in text
+    assert sum(tag == "tr" and "class" in attributes for tag, attributes in page.tags) >= 1  # the winner is shaded
+
+
+def test_one_configuration_has_a_page_too(tmp_path: Path) -> None:
+    text = sweep_report.write_report([GRID[0]], tmp_path / "one.html").read_text("utf-8")
+    assert "What mattered" not in text
+    assert "(the only one)" in text
