@@ -7,6 +7,7 @@ the outcome of every question.
 """
 
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 from rag_lab import papers, settings
 from rag_lab.sweep import run_sweep
@@ -15,7 +16,7 @@ from rag_lab.sweep_config import parse_sweep
 CONFIG = """\
 sweep_mode: grid
 corpus: handbook
-questions: {sample: 24, seed: 0}
+questions: {sample: 16, seed: 0}
 fixed:
   chunking.strategy: by_headings
   retrieval.top_k: 3
@@ -29,14 +30,15 @@ sweep:
 def main() -> None:
     sweep = parse_sweep(CONFIG, "sweep_prompts")
     started = time.perf_counter()
-    rows = run_sweep(sweep)
+    with ProcessPoolExecutor(2) as executor:
+        rows = run_sweep(sweep, executor)
     corpus = sorted((settings.DATA / "corpora" / "handbook").glob("*.*"))
     prompts = [settings.DATA / "prompts" / name for name in ("strong.txt", "weak.txt", "sources.yaml")]
     papers.write_result(
         "sweep_prompts",
         [{"config": CONFIG}, *({key: value for key, value in row.items() if key != "key"} for row in rows)],
         model="SmolLM2-135M-Instruct, Q4_1 GGUF, bfloat16; all-MiniLM-L6-v2, float32",
-        data="handbook, 24 of 163 questions; dialogs/unrelated.jsonl",
+        data="handbook, 16 of 163 questions; dialogs/unrelated.jsonl",
         sha256=papers.digest([*corpus, *prompts, settings.DATA / "dialogs" / "unrelated.jsonl"]),
         command="python -m tests.benchmarks.measure_sweep_prompts",
         seconds=time.perf_counter() - started,
