@@ -36,8 +36,9 @@ def ask(asked: argparse.Namespace) -> int:
 
 def questions(asked: argparse.Namespace) -> int:
     """Generate questions about a folder: one that each passage answers, one that nothing answers; all checked."""
-    from rag_lab.ask import chunks_of, load_llm
+    from rag_lab.ask import chunks_of
     from rag_lab.documents import load_folder
+    from rag_lab.language_models import load_llm
     from rag_lab.questions import generate_questions, report
 
     whole = asked.per == "document"

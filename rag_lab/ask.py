@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rag_lab.answering import answer
 from rag_lab.chunking import chunk_headings
-from rag_lab.claude import ClaudeLLM
 from rag_lab.display import show_answer
 from rag_lab.documents import Chunk, load_folder
 from rag_lab.encoder import Encoder
 from rag_lab.extractive import ExtractiveReader
-from rag_lab.llm import LocalLLM
+from rag_lab.language_models import load_llm
 from rag_lab.question_checks import ANSWERED_FROM
 from rag_lab.questions import CHUNK_CHARS
 from rag_lab.search import BM25Index, DenseIndex, Retriever, dense_retriever, fused_retriever
@@ -20,11 +18,6 @@ from rag_lab.sweep_cache import kept_vectors, model_identity
 from rag_lab.traces import Answer
 
 ENCODER = "minilm"
-
-
-def load_llm(name: str) -> Any:
-    """``ClaudeLLM`` for ``claude-…``, else ``LocalLLM.load``, whose errors it raises."""
-    return ClaudeLLM(name) if name.startswith("claude-") else LocalLLM.load(name)
 
 
 def chunks_of(folder: str | Path) -> list[Chunk]:

@@ -25,6 +25,7 @@ NOTEBOOKS = {
     "02_late_chunking": "embed first, pool later: how it works, when it helps and when not",
     "03_contextual_retrieval": "context written into chunks, prompt caching and its price, hybrid search, reranking",
     "04_late_vs_contextual": "head to head at equal budgets: quality, time, money, failures, and a guide",
+    "05_lost_in_the_middle": "the U-curve drawn, measured and set beside published ones; order, number, attention",
     "06_prompt_and_budget": "sources that stay data, injections and guards, a budget to the token, compression",
     "07_citations_and_refusal": "ids, quotes and numbers checked, JSON, streaming, and when to refuse",
 }

@@ -12,6 +12,7 @@ import numpy as np
 from rag_lab import models, settings
 from rag_lab.claude import ClaudeLLM
 from rag_lab.encoder import Encoder, Vectors
+from rag_lab.language_models import is_paid
 from rag_lab.llm import LocalLLM
 from rag_lab.reranking import Reranker, cross_encoder, listwise, max_sim, with_first_stage
 from rag_lab.store import content_key
@@ -44,11 +45,11 @@ class Models:
 
     def load_llm(self) -> Any:
         """The language model: Claude or a local one."""
-        return ClaudeLLM(self.llm) if is_claude(self.llm) else LocalLLM.load(self.llm, dtype=self.dtype)
+        return ClaudeLLM(self.llm) if is_paid(self.llm) else LocalLLM.load(self.llm, dtype=self.dtype)
 
     def load_reranker(self, encoder: Encoder | None) -> Reranker:
         """The reranker; ``encoder`` is used where none is named."""
-        if is_claude(self.reranker):
+        if is_paid(self.reranker):
             return listwise(ClaudeLLM(self.reranker))
         if self.reranker:
             return cross_encoder(self.reranker, dtype=self.dtype)
@@ -64,16 +65,11 @@ class Models:
         return "; ".join(f"{name} ({revision(name)}), {dtype}" for name in self.named) or "no model"
 
 
-def is_claude(name: str) -> bool:
-    """Whether a model is behind the Messages API."""
-    return name.startswith(("claude-", "local/"))
-
-
 def missing(named: Models) -> list[str]:
     """One sentence for each model that cannot be had now; none where all can."""
     problems = []
     for name in dict.fromkeys(named.named):
-        if is_claude(name):
+        if is_paid(name):
             if settings.mode() == "offline" or not _has_key():
                 problems.append(f"{name}: set ANTHROPIC_API_KEY and RAG_LAB_MODE=live")
             continue
@@ -95,7 +91,7 @@ def _has_key() -> bool:
 
 def revision(name: str) -> str:
     """Of a package its version, of a hub model its commit, of a folder or Claude that there is none."""
-    if is_claude(name):
+    if is_paid(name):
         return "by its name"
     files = models.resolve(name)
     if files.source == "package":

@@ -2,12 +2,13 @@
 
 from rag_lab import settings
 from rag_lab.key_value_task import KeyValueTask
+from rag_lab.language_models import is_paid
 from rag_lab.metrics import Interval
 from rag_lab.multi_document_task import MultiDocumentTask, paper_file
 from rag_lab.papers import Comparison, Published, exactly, in_percent, published
 from rag_lab.position_curves import Outcomes, PositionCurve
 from rag_lab.positions import Task, baselines, position_curve
-from rag_lab.reproduce_models import Models, is_claude
+from rag_lab.reproduce_models import Models
 from rag_lab.store import Store
 
 PAIRS = 140
@@ -83,7 +84,7 @@ def _store() -> Store:
 def _row_of(paper: Published, models: Models, otherwise: str) -> str:
     """The paper's row for the model: its own where its name begins alike, Claude's first, else ``otherwise``."""
     name = models.llm.rsplit("/", 1)[-1].lower()
-    if is_claude(models.llm):
+    if is_paid(models.llm):
         name = "claude"
     alike = (row for row in paper.values if row.split("-")[0].lower() == name.split("-")[0])
     return next(alike, otherwise)

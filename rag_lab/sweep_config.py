@@ -13,6 +13,7 @@ from rag_lab import datasets, models, sweep_keys
 from rag_lab.chunking import chunk_chars
 from rag_lab.datasets import Corpus, Question
 from rag_lab.documents import Document, load_folder
+from rag_lab.language_models import is_paid
 from rag_lab.prompting import Message
 from rag_lab.sweep_keys import KEYS, Configuration
 from rag_lab.sweep_yaml import Entry, SweepFile, read_top
@@ -119,7 +120,7 @@ def _checked(file: SweepFile, key: str, entry: Entry) -> Any:
 
 @functools.cache
 def _find_model(key: str, name: str) -> None:
-    if sweep_keys.is_paid(name):
+    if is_paid(name):
         from rag_lab import costs
 
         costs.price(name)  # raises for a model without a price

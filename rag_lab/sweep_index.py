@@ -17,10 +17,11 @@ from rag_lab.contextual import add_heading_context, situate
 from rag_lab.datasets import Question
 from rag_lab.documents import Chunk, Document
 from rag_lab.encoder import Encoder, Kind, Vectors
+from rag_lab.language_models import is_paid
 from rag_lab.llm import LocalLLM, Prompt
 from rag_lab.search import BM25Index, DenseIndex, Hit, Retriever, dense_retriever, fused_retriever
 from rag_lab.store import content_key
-from rag_lab.sweep_keys import DEPTH, Configuration, is_paid
+from rag_lab.sweep_keys import DEPTH, Configuration
 
 # Configurations that agree in these have the same chunks and vectors.
 INDEX_KEYS = (

@@ -10,11 +10,12 @@ from rag_lab import batches, sweep_cache, sweep_plan, sweep_stages
 from rag_lab.answering import Prepared, conclude, failed
 from rag_lab.claude import ClaudeLLM
 from rag_lab.datasets import Question
+from rag_lab.language_models import is_paid
 from rag_lab.llm import Completion, Prompt, Usage
 from rag_lab.messages import CallFailed
 from rag_lab.store import content_key
 from rag_lab.sweep_config import Sweep
-from rag_lab.sweep_keys import Configuration, is_paid
+from rag_lab.sweep_keys import Configuration
 from rag_lab.sweep_stages import Group, Result
 
 PROMPTS_A_JOB = 4  # what a worker that is killed loses

@@ -10,6 +10,7 @@ from typing import Any
 
 from rag_lab.chunking import CHUNKERS
 from rag_lab.injection import parse_mode
+from rag_lab.language_models import is_paid
 from rag_lab.prompting import Message
 
 Configuration = dict[str, Any]
@@ -35,11 +36,6 @@ class Key:
 
     default: Any
     read: Read
-
-
-def is_paid(model: str) -> bool:
-    """Whether calls to the model cost money: Claude, or a server behind the Messages API (``local/…``)."""
-    return model.startswith(("claude-", "local/")) or model == "local"
 
 
 def whole(least: int, most: float = math.inf) -> Read:

@@ -7,11 +7,12 @@ from rag_lab import budget, settings, sweep_cache
 from rag_lab.claude import ClaudeLLM
 from rag_lab.contextual import context_prompt
 from rag_lab.costs import usd
+from rag_lab.language_models import is_paid
 from rag_lab.prompting import assign_sources, build_prompt
 from rag_lab.store import content_key
 from rag_lab.sweep_config import Sweep
 from rag_lab.sweep_index import INDEX_KEYS, cut
-from rag_lab.sweep_keys import MODELS, NOT_EXTRACTIVE, Configuration, is_paid
+from rag_lab.sweep_keys import MODELS, NOT_EXTRACTIVE, Configuration
 from rag_lab.sweep_stages import Group, history
 
 CONTEXT_TOKENS = 200  # the most that ``contextual.situate`` lets Claude write for a chunk

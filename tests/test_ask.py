@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from rag_lab import ask as module
-from rag_lab.ask import ask, chunks_of, load_llm, shown
-from rag_lab.claude import ClaudeLLM
+from rag_lab.ask import ask, chunks_of, shown
 from rag_lab.encoder import Encoder
 
 
@@ -64,9 +63,3 @@ def test_bad_input(folder: Path, tmp_path: Path) -> None:
         ask(folder / "none", "Who?")
     with pytest.raises(FileNotFoundError, match="no-such-model"):
         ask(folder, "Who?", "./no-such-model")
-
-
-def test_a_name_decides_which_kind_of_model() -> None:
-    assert isinstance(load_llm("claude-haiku-5-5"), ClaudeLLM)
-    with pytest.raises(ValueError, match="No price is known"):
-        load_llm("claude-none")

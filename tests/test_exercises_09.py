@@ -19,7 +19,7 @@ def test_half_width() -> None:
 
 
 def test_verdicts() -> None:
-    # 0.69 in [0.61, 0.71]; 0.71 outside, and no gain; a gain above zero; an interval on both sides that holds 1.9 not;
+    # 0.69 in [0.61, 0.71]; 0.71 outside, no gain; a gain above zero; an interval on both sides, without 1.9;
     # another model with the sign; another model and a level.
     right = ["reproduced", "not reproduced", "same direction", "not reproduced", "same direction", "not comparable"]
     assert exercises_09.check_verdicts(right) is None

@@ -29,6 +29,11 @@ def test_the_environment_names_the_model(monkeypatch: pytest.MonkeyPatch) -> Non
     assert llm.model == "claude-haiku-5-5"
 
 
+def test_an_unknown_claude_is_refused() -> None:
+    with pytest.raises(ValueError, match="No price is known"):
+        load_llm("claude-none")
+
+
 def test_a_name_that_is_given_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_LAB_LLM", "no such model")
     assert load_llm("claude-opus-5-5").name == "claude-opus-5-5"

@@ -104,7 +104,7 @@ def main() -> None:
         model="minilm",
         data="cities, handbook, insurance",
         sha256=papers.digest([*sorted((settings.DATA / "corpora").rglob("*.*")), CONFIG]),
-        command="python -m tests.benchmarks.bench_sweep",
+        command=f"python -m tests.benchmarks.bench_sweep --alone {asked.alone} --processes {asked.processes}",
         seconds=shared,
     )
     print(
