@@ -18,17 +18,21 @@ from rag_lab.scoring import matches
 LIBRARY: dict[str, str | bytes] = {
     "rooms.md": "# Reading rooms\n\nThe rooms upstairs seat 80 people. Group rooms are booked a week ahead.\n",
     "lift.pdf": "The lift in the library is out of order until 14 March.",
-    "hours.html": "<title>שעות פתיחה</title><h1>שעות פתיחה</h1><p>הספרייה פתוחה בימי ראשון עד חמישי משמונה בבוקר. "
-    "בימי שישי היא נסגרת בצהריים.</p>",
+    "hours.html": "<head><title>שעות פתיחה</title></head><h1>שעות פתיחה</h1>"
+    "<p>הספרייה פתוחה בימי ראשון עד חמישי משמונה בבוקר. בימי שישי היא נסגרת בצהריים.</p>",
     "parking.md": "# پارکینگ\n\nپارکینگ کتابخانه برای اعضا رایگان است. دیگران باید ساعتی سه کرون بپردازند.\n",
     "fees.txt": "Читательский билет стоит двенадцать крон в год. Для студентов он бесплатный.\n",
     "returns.txt": "图书可以借阅四个星期。逾期还书每天罚款一元。\n",
+    "cafe.html": "<h1>בית הקפה</h1><p>בית הקפה מגיש ארוחת בוקר. אפשר לשלם במזומן או בכרטיס.</p>",
+    "talks.md": "# سخنرانی‌ها\n\nهر ماه نویسنده‌ای درباره کتاب تازه خود سخن می‌گوید. ورود آزاد است.\n",
+    "printing.txt": "В зале стоят два принтера. Чёрно-белая страница стоит одну крону.\n",
+    "lockers.txt": "储物柜在一楼，需要投入一枚硬币，离开时退还。\n",
     "scan.pdf": "",
     "old.txt": "Der Lesesaal schließt um acht.".encode("latin-1"),
     "members.csv": "name,since\n",
 }
 
-# A question in the language of its file, and for the file that answers it: (language, question, document id).
+# Questions, six in the language of the file that answers them and two not: (language, question, document id).
 LIBRARY_QUESTIONS = (
     ("English", "How many people do the reading rooms seat?", "rooms"),
     ("English (PDF)", "Until when is the lift out of order?", "lift"),
@@ -84,13 +88,14 @@ def check_left_out(attempt: Collection[str]) -> str | None:
 
 def check_record(attempt: Mapping[str, Any], documents: Sequence[Document]) -> str | None:
     """A record of a question about ``documents``, positive or negative, as ``questions.jsonl`` holds them."""
-    if not isinstance(attempt, Mapping) or not {"id", "text", "answers", "gold"} <= set(attempt):
-        return "give a dictionary with id, text, answers and gold"
+    fields = ("id", "text", "answers", "gold", "reference", "language")
+    if not isinstance(attempt, Mapping) or not set(fields) <= set(attempt):
+        return f"give a dictionary with {', '.join(fields)}"
     if not str(attempt["text"]).strip().endswith(("?", "？", "؟")):
         return "text is the question, with its question mark"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "questions.jsonl"
-        path.write_text(json.dumps({"reference": "", "language": "en"} | dict(attempt)) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(dict(attempt)) + "\n", encoding="utf-8")
         try:
             (question,) = load_questions(path, documents)
         except ValueError as error:

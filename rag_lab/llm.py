@@ -49,7 +49,9 @@ class LocalLLM:
         """
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils import logging
 
+        logging.disable_progress_bar()  # reading the weights takes a moment; downloads have a bar of their own
         files = models.resolve(name)
         source = files.path_or_id
         if files.gguf_file:

@@ -28,6 +28,9 @@ NOTEBOOKS = {
     "05_lost_in_the_middle": "the U-curve drawn, measured and set beside published ones; order, number, attention",
     "06_prompt_and_budget": "sources that stay data, injections and guards, a budget to the token, compression",
     "07_citations_and_refusal": "ids, quotes and numbers checked, JSON, streaming, and when to refuse",
+    "08_evaluate_and_sweep": "two kinds of question, sweeps, retrieval or writing, and how lucky the winner was",
+    "09_paper_numbers": "published beside measured: the whole table, each disagreement, how to read a paper",
+    "10_your_documents": "the whole path on a folder of your own: load, look, ask, sweep, diagnose, keep",
 }
 
 

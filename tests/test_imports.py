@@ -1,6 +1,7 @@
 """The package stays quick to import, and its modules import one way."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,3 +42,12 @@ def test_imports_have_no_circle() -> None:
         for module in ready:
             del waiting[module]
     assert not waiting, "these import each other in a circle"
+
+
+def test_contributing_lists_every_module_above_those_that_import_it() -> None:
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    listed = text.split("<!-- modules -->")[1].split("<!-- /modules -->")[0]
+    order = re.findall(r"\b[a-z]\w*", re.sub(r"\*\*.*?\*\*", "", listed))
+    assert sorted(order) == [module for module in MODULES if not module.startswith("exercises_")]
+    for place, module in enumerate(order):
+        assert imported(module) <= set(order[:place]), module

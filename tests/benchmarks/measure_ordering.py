@@ -26,7 +26,10 @@ COMMAND = "python -m tests.benchmarks.measure_ordering"
 MEASURES: tuple[Measure, ...] = ("accuracy", "log_likelihood", "refused")
 ORDERED = 10  # passages that are put in order
 COUNTS = (1, 2, 5, 10, 20, 40)
-SETS = {"cities": (40, COUNTS), "insurance": (40, COUNTS), "nq": (40, COUNTS[:5])}  # 40 of NQ's pass the window
+N = 40  # questions put in order
+# The numbers of passages, and for how many questions; 40 of NQ's pages pass the window.
+SETS = {"cities": (COUNTS, 30), "insurance": (COUNTS, 30), "nq": (COUNTS[:5], 40)}
+TWICE = ("cities",)  # where the question is also put before the sources
 
 
 def fused(chunks: list[Chunk]) -> Retriever:
@@ -49,7 +52,7 @@ def rankings_of(name: str, k: int) -> list[Ranking]:
         retriever: Retriever = BM25Index(chunks).search
         questions = corpus.questions[:200]  # NQ has 2,655, and each is searched for
     else:
-        retriever = fused([chunk for document in corpus.documents for chunk in chunk_paragraphs(document, size=600)])
+        retriever = fused([chunk for document in corpus.documents for chunk in chunk_paragraphs(document, size=400)])
         questions = corpus.questions
     return [ranking for ranking in rank_passages(retriever, questions, k) if len(ranking.chunks) == k]
 
@@ -66,12 +69,12 @@ def rows_of(name: str, outcomes: Outcomes, label: str, first: Any) -> list[dict[
 
 
 def measure(llm: LocalLLM, store: Store, name: str) -> Iterator[list[dict[str, Any]]]:
-    n, counts = SETS[name]
+    counts, n = SETS[name]
     rankings = rankings_of(name, counts[-1])
     short = [Ranking(r.question, r.chunks[:ORDERED], r.gold if (r.gold or 0) < ORDERED else None) for r in rankings]
     found = sum(ranking.gold is not None for ranking in short)
-    for query_aware in (False, True):
-        outcomes = ordering_experiment(llm, short, n=min(n, found), query_aware=query_aware, store=store)
+    for query_aware in (False, True) if name in TWICE else (False,):
+        outcomes = ordering_experiment(llm, short, n=min(N, found), query_aware=query_aware, store=store)
         rows = rows_of(name, outcomes, "order", "ranked")
         yield [row | {"passages": ORDERED, "gold_found": found, "questions": len(short)} for row in rows]
     outcomes = chunk_count_experiment(llm, rankings, counts, min(n, len(rankings)), store=store)
