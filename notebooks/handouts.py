@@ -24,8 +24,11 @@ PLACES = ("slide", "subslide", "fragment", "skip", "notes")
 LAST = ("What this run supports", "Exercises", "Limits", "What to read next")
 STYLE = """
 body { font: 11pt/1.4 sans-serif; max-width: 44em; margin: 2em auto; color: #000; background: #fff; }
-@media print { @page { margin: 15mm; } body { font-size: 9pt; margin: 0; max-width: none; } }
 section { break-after: page; } h1 { font-size: 1.5em; } h2 { font-size: 1.1em; margin-bottom: 0; }
+@media print { /* so that each notebook keeps to one side of A4 */
+  @page { size: A4; margin: 12mm; } body { font: 8.5pt/1.3 sans-serif; margin: 0; max-width: none; }
+  h1, h2, p, ul { margin: 0.4em 0 0.2em; }
+}
 """
 
 
@@ -39,7 +42,8 @@ def main() -> int:
     pages = "\n".join(page(book) for book in books.values())
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Summaries</title><style>{STYLE}</style>'
     (BUILD / "summaries.html").write_text(head + pages, encoding="utf-8")
-    exporter = SlidesExporter(**({"reveal_url_prefix": asked.reveal} if asked.reveal else {}))
+    # A long cell scrolls inside its slide; without it, what is below the edge is lost.
+    exporter = SlidesExporter(reveal_scroll=True, **({"reveal_url_prefix": asked.reveal} if asked.reveal else {}))
     for name, book in books.items():
         slides, _ = exporter.from_notebook_node(placed(book), resources={"metadata": {"name": name}})
         (BUILD / f"{name}.slides.html").write_text(slides, encoding="utf-8")

@@ -50,6 +50,7 @@ def run(path: Path, in_place: bool) -> tuple[float, int, str]:
     for cell in book.cells:
         # When each cell ran changes with every run and tells a reader nothing.
         cell.metadata.pop("execution", None)
+    book.metadata.pop("widgets", None)  # the state of progress bars, which the outputs show as text too
     if in_place and result == "ok":
         nbformat.write(book, path)
     target = BUILD / path.relative_to(FOLDER).with_suffix(".html")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rag_lab.answer_form import SCHEMA, read_form
+from rag_lab.answer_form import SCHEMA, read_form, visible
 from rag_lab.answer_steps import Prepared
 from rag_lab.citations import CitationReport, QuoteCheck, check_quotes, validate_citations
 from rag_lab.escaping import unescape
@@ -60,7 +60,7 @@ def conclude(prepared: Prepared, completion: Completion | None = None) -> Answer
     except ValueError as error:
         return failed(prepared, f"malformed JSON: {error}", completion)
     quotes = check_quotes([(id_, unescape(quote)) for id_, quote in form.citations], prepared.sources)
-    text = form.answer if form.answer.strip() else REFUSAL  # empty and not sufficient
+    text = form.answer if visible(form.answer) else REFUSAL  # empty and not sufficient
     return assess(prepared, completion, text, quotes=quotes, sufficient=form.sufficient, started=started)
 
 
@@ -74,7 +74,7 @@ def assess(
     started: float | None = None,
 ) -> Answer:
     """The answer that shows ``text``, with its status; ``report`` is by default that of the markers in it."""
-    if not text.strip():
+    if not visible(text):
         return failed(prepared, "the model wrote nothing", completion)
     started = time.perf_counter() if started is None else started
     report = report or validate_citations(text, prepared.sources)

@@ -44,6 +44,11 @@ class Form:
     sufficient: bool
 
 
+def visible(text: str) -> bool:
+    """Whether there is a character to be seen: white space and zero-width or direction marks are none."""
+    return any(character.isprintable() and not character.isspace() for character in text)
+
+
 def read_form(text: str) -> Form:
     """The form in ``text``, which is the JSON object and nothing else, but for a Markdown fence around it.
 
@@ -59,7 +64,7 @@ def read_form(text: str) -> Form:
         raise ValueError("It is not JSON of this form: it is nested too deep.") from error
     fields = _fields(value, {"answer": str, "citations": list, "sufficient": bool}, "it")
     citations = [_fields(c, {"source_id": str, "quote": str}, "a citation") for c in fields["citations"]]
-    if fields["sufficient"] and not fields["answer"].strip():
+    if fields["sufficient"] and not visible(fields["answer"]):
         raise ValueError("answer is empty, though sufficient is true.")
     pairs = tuple((citation["source_id"], citation["quote"]) for citation in citations)
     return Form(fields["answer"], pairs, fields["sufficient"])

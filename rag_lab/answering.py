@@ -45,8 +45,9 @@ def answer(question: str, retriever: Retriever, llm: Any, k: int = 5, **steps: A
     try:
         completion = complete(llm, prepared, prepared.prompt)
         if again := retry_prompt(prepared, completion):
+            tokens = llm.count_prompt_tokens(again)  # may fail too: before the call, whose usage would be lost
             second = complete(llm, prepared, again)
-            prepared = replace(prepared, prompt=again, prompt_tokens=llm.count_prompt_tokens(again))
+            prepared = replace(prepared, prompt=again, prompt_tokens=tokens)
             completion = Completion(second.text, completion.usage + second.usage, second.stop_reason)
     except CallFailed as error:
         return failed(prepared, str(error), completion)

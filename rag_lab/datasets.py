@@ -112,7 +112,11 @@ def load_questions(path: Path, documents: Sequence[Document]) -> tuple[Question,
     by_id = {document.id: document for document in documents}
     questions: dict[str, Question] = {}
     for record in _json_lines(path):
-        if not record.get("kept", True):
+        if not isinstance(record, dict):
+            raise ValueError(f"{path}: {str(record)[:40]!r} is no question; give a JSON object a line.")
+        if not isinstance(kept := record.get("kept", True), bool):
+            raise ValueError(f"question {record.get('id')!r}: kept is {kept!r}; it is true or false.")
+        if not kept:
             continue
         question = _question(record, by_id)
         if question.id in questions:
@@ -206,8 +210,10 @@ def load_kv_pairs() -> tuple[KeyValueRecord, ...]:
 
 
 def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
             try:
                 yield json.loads(line)
             except json.JSONDecodeError as error:
@@ -217,6 +223,11 @@ def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
 def _question(record: Mapping[str, Any], documents: Mapping[str, Document]) -> Question:
     name = f"question {record.get('id')!r}"
     try:
+        if not all(isinstance(record[key], str) and record[key].strip() for key in ("id", "text")):
+            raise ValueError(f"{name}: id and text ({record['text']!r}) are to be texts that are not blank.")
+        answers = record["answers"]  # a bare string would be taken for a list of its characters
+        if not isinstance(answers, list) or not all(isinstance(a, str) and a.strip() for a in answers):
+            raise ValueError(f"{name}: answers is {answers!r}; it is a list of texts that are not blank.")
         for gold in record["gold"]:
             if gold["doc_id"] not in documents:
                 raise ValueError(f"{name} has gold in {gold['doc_id']!r}, which is no document of the corpus.")
@@ -226,15 +237,17 @@ def _question(record: Mapping[str, Any], documents: Mapping[str, Document]) -> Q
                     f"{name}: characters {gold['start']} to {gold['end']} of {gold['doc_id']!r} are {held!r}, "
                     f"not {gold['text']!r}."
                 )
-        if bool(record["answers"]) != bool(record["gold"]):
+        if bool(answers) != bool(record["gold"]):
             raise ValueError(f"{name} has answers without gold, or gold without answers.")
         return Question(
             record["id"],
             record["text"],
-            tuple(record["answers"]),
+            tuple(answers),
             tuple(Span(gold["doc_id"], gold["start"], gold["end"]) for gold in record["gold"]),
             record["reference"],
             record["language"],
         )
     except KeyError as error:
         raise ValueError(f"{name} has no field {error}.") from error
+    except TypeError as error:
+        raise ValueError(f'{name}: gold is no list of {{"doc_id": …, "start": …, "end": …, "text": …}}.') from error

@@ -113,9 +113,11 @@ def mode_and_key() -> Check:
 
 def hub() -> Check:
     """Whether the Hugging Face hub answers; nothing built in needs it."""
-    import httpx2
-    from huggingface_hub import constants
-
+    try:
+        import httpx2
+        from huggingface_hub import constants
+    except ImportError as error:  # of all commands this one has to go on
+        return Check("hub", "fail", str(error), "pip install -r requirements.txt")
     without = "Nothing to do: the bundled models need no network. Other hub models do."
     if constants.HF_HUB_OFFLINE:
         return Check("hub", "note", "switched off (HF_HUB_OFFLINE=1)", without)

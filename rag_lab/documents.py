@@ -178,7 +178,7 @@ def _first_heading(text: str) -> str:
     return next((heading.text for heading in headings(text) if heading.text), "")
 
 
-_INVISIBLE = {"head", "script", "style", "noscript", "template"}
+_INVISIBLE = {"head", "title", "script", "style", "noscript", "template"}
 _BLOCK = re.compile(
     "address|article|aside|blockquote|body|caption|dd|details|div|dl|dt|fieldset|figcaption|figure|footer|form|header"
     "|hr|main|nav|ol|p|section|summary|table|ul"

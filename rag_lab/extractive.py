@@ -4,6 +4,7 @@ The baseline, offline and quick, that a language model has to beat.
 """
 
 import functools
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -47,6 +48,8 @@ class ExtractiveReader:
     def __init__(self, encoder: Encoder, threshold: float | None = None, count: int = 1, keep: int = 10_000) -> None:
         if count < 1:
             raise ValueError(f"count is {count}; it is 1 or more.")
+        if threshold is not None and math.isnan(threshold):
+            raise ValueError("The threshold is not a number; leave it out to refuse nothing.")
         self.threshold = threshold
         self.count = count
         self._asked = functools.lru_cache(keep)(lambda question: encoder.encode([question], kind="query")[0])
@@ -75,10 +78,10 @@ class ExtractiveReader:
         """The best sentences of the ``k`` best passages, each with its marker behind it; else a refusal.
 
         All k passages are sources. No model writes, so ``trace.prompt`` is None and the usage zero. ValueError for a
-        blank question.
+        blank question and a ``k`` under 1.
         """
-        if not question.strip():
-            raise ValueError("The question is blank: ask something.")
+        if not question.strip() or k < 1:
+            raise ValueError(f"The question is {question!r} and k {k}: ask something, of 1 passage or more.")
         times = [time.perf_counter()]
         hits = tuple(retriever(question, k))
         times.append(time.perf_counter())

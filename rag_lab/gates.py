@@ -24,10 +24,15 @@ class GatePoint:
 
 
 def gate(hits: Sequence[Hit], threshold: float | None) -> str:
-    """Why these hits are not worth a call: none at all, or the best under ``threshold``; "" where they are."""
+    """Why these hits are not worth a call: none at all, or the best under ``threshold``; "" where they are.
+
+    ValueError for a best score that is NaN: that is no reason to refuse, which would be scored.
+    """
     if not hits:
         return NO_PASSAGE
-    if threshold is not None and not hits[0].score >= threshold:
+    if threshold is not None and np.isnan(hits[0].score):
+        raise ValueError("The best passage's score is NaN, so no threshold can judge it: mend the retriever.")
+    if threshold is not None and hits[0].score < threshold:
         return f"no passage over the threshold {threshold:.4g} (best {hits[0].score:.4g})"
     return ""
 
@@ -72,7 +77,13 @@ def calibrate(scores: Sequence[float], answerable: Sequence[bool]) -> float:
 
 
 def gate_scores(scores: Sequence[float], answerable: Sequence[bool], threshold: float) -> list[int]:
-    """For each question: +1 answerable and answered, -1 unanswerable and answered, 0 refused."""
+    """For each question: +1 answerable and answered, -1 unanswerable and answered, 0 refused.
+
+    ValueError for unequal lengths, and for a score or threshold that is NaN.
+    """
+    _check(scores, answerable)
+    if np.isnan(threshold):
+        raise ValueError("The threshold is NaN, so that everything would be refused: give a number.")
     return [
         (1 if known else -1) if score >= threshold else 0 for score, known in zip(scores, answerable, strict=True)
     ]
@@ -80,11 +91,15 @@ def gate_scores(scores: Sequence[float], answerable: Sequence[bool], threshold: 
 
 def _by_kind(scores: Sequence[float], answerable: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
     """The scores of the answerable and of the unanswerable questions, each sorted."""
-    if len(scores) != len(answerable):
-        raise ValueError(f"There are {len(scores)} scores and {len(answerable)} labels; give one for each question.")
+    _check(scores, answerable)
     values, labels = np.asarray(scores, np.float64), np.asarray(answerable, bool)
-    if np.isnan(values).any():
-        raise ValueError(f"{int(np.isnan(values).sum())} of {len(values)} scores are NaN.")
     if labels.all() or not labels.any():
         raise ValueError("Both answerable and unanswerable questions are needed.")
     return np.sort(values[labels]), np.sort(values[~labels])
+
+
+def _check(scores: Sequence[float], answerable: Sequence[bool]) -> None:
+    if len(scores) != len(answerable):
+        raise ValueError(f"There are {len(scores)} scores and {len(answerable)} labels; give one for each question.")
+    if missing := int(np.isnan(np.asarray(scores, np.float64)).sum()):
+        raise ValueError(f"{missing} of {len(scores)} scores are NaN.")

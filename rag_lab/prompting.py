@@ -40,8 +40,6 @@ def build_prompt(
     """
     if not question.strip():
         raise ValueError("The question is blank: ask something.")
-    if wrong := [role for role, _ in history if role not in ("user", "assistant")]:
-        raise ValueError(f"A message of the history has the role {wrong[0]!r}; roles are user and assistant.")
     template = template or load_template()
     before = fill(template.question_before, {"question": question}) if query_aware else ""
     message = (
@@ -53,6 +51,8 @@ def build_prompt(
 
 
 def _from_user(history: Sequence[Message]) -> tuple[Message, ...]:
+    if wrong := [role for role, _ in history if role not in ("user", "assistant")]:
+        raise ValueError(f"A message of the history has the role {wrong[0]!r}; roles are user and assistant.")
     first = next((i for i, (role, _) in enumerate(history) if role == "user"), len(history))
     return tuple(history[first:])
 

@@ -104,7 +104,9 @@ def model_check(llm: Any) -> Check:
         try:
             fields = json.loads(written)
             answered, named, quote = (fields[name] for name in ("answered", "source", "quote"))
-        except (json.JSONDecodeError, TypeError, KeyError) as error:
+            if not isinstance(answered, bool) or not isinstance(quote, str):
+                raise TypeError("answered is to be true or false, and quote a text")
+        except (ValueError, RecursionError, TypeError, KeyError) as error:
             raise NoVerdict(f"{llm.name} gave no verdict but {written[:80]!r}; use a larger model.") from error
         chunk = next((s.chunk for s in assign_sources(passages) if s.id == named), None)
         return (chunk, quote) if answered and chunk and ground_quote(quote, chunk.text) else None

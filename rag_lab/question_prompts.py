@@ -115,8 +115,9 @@ def draft(passage: Chunk, llm: Any) -> Draft:
 def _read_json(written: str) -> Draft:
     try:
         fields = json.loads(written)
-        return Draft(*(str(fields[name]).strip() for name in ("positive", "quote", "answer", "negative")))
-    except (json.JSONDecodeError, TypeError, KeyError):
+        return Draft(*(fields[name].strip() for name in ("positive", "quote", "answer", "negative")))
+    # not JSON, no object, a key that is missing, and a value that is no text
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         return Draft(problem="no JSON")
 
 

@@ -32,11 +32,12 @@ def report(records: Iterable[Record]) -> dict[str, QuestionReport]:
     records = list(records)
     for kind in ("positive", "negative"):
         mine = [record for record in records if record.get("kind") == kind]
-        refused = Counter(record["why"] for record in mine if not record["kept"])
-        searched = sum(record["kept"] or record["why"].startswith("answered") for record in mine)
+        kept = [record for record in mine if record.get("kept", True)]
+        refused = Counter(record.get("why") or "by hand" for record in mine if not record.get("kept", True))
+        searched = len(kept) + sum(count for why, count in refused.items() if why.startswith("answered"))
         found[kind] = QuestionReport(
             len(mine),
-            sum(record["kept"] for record in mine),
+            len(kept),
             dict(refused.most_common()),
             searched if kind == "negative" else 0,
             refused["answered elsewhere"] if kind == "negative" else 0,
@@ -47,19 +48,25 @@ def report(records: Iterable[Record]) -> dict[str, QuestionReport]:
 def load_records(path: str | Path) -> list[Record]:
     """All records of a file, refused ones too, as ``report`` takes them.
 
-    A last line that was cut short is left out. FileNotFoundError where there is no file; ValueError for another line
-    that is not JSON.
+    A last line that was cut short, and so has no line end, is left out. FileNotFoundError where there is no file;
+    ValueError for another line that is no JSON object.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"There are no questions at {path}.")
-    lines = [line for line in Path(path).read_bytes().split(b"\n") if line.strip()]
+    lines = Path(path).read_bytes().split(b"\n")
     records = []
     for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
-            records.append(json.loads(line))
+            record = json.loads(line)
         except ValueError as error:
-            if number < len(lines):
-                raise ValueError(f"{path}, record {number} is not JSON: {error}.") from error
+            if number == len(lines):
+                break
+            raise ValueError(f"{path}, line {number} is not JSON: {error}.") from error
+        if not isinstance(record, dict):
+            raise ValueError(f"{path}, line {number} is {str(record)[:40]!r}; a record is a JSON object.")
+        records.append(record)
     return records
 
 

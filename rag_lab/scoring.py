@@ -20,9 +20,9 @@ from rag_lab.traces import Answer
 
 Judge = Callable[[str, Question], bool]
 
-# Written for the marks inside a number, which SQuAD's normalisation would drop, making 15 of 1.5.
+# Written for the marks inside a number and its minus, which SQuAD's normalisation would drop: 15 of 1.5, 5 of -5.
 _MARK = "\ue000"
-_INSIDE_NUMBER = regex.compile(r"(?<=\d)[.,:/٫٬](?=\d)")
+_OF_NUMBER = regex.compile(r"(?<=\d)[.,:/٫٬](?=\d)|(?<![^\s(\[])[-−](?=\d)")
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{LB=SA}"
 _WORD = rf"[[\w{_MARK}]--[{_UNSPACED}]]"
 
@@ -33,12 +33,18 @@ def matches(text: str, answers: Sequence[str]) -> bool:
     Held is an answer whose words stand in the text in a row, both normalised as in SQuAD (Rajpurkar et al. 2016: no
     case, punctuation or articles); whole words, where SQuAD-style containment (Liu et al. 2023) also takes "no" in
     "know" and 28 in 1284. Numbers count by value: 28 days = twenty-eight days, 1,000 = ۱۰۰۰ (see
-    ``unsupported_numbers``); what else the answer says must stand in the text. ValueError for no or blank answers.
+    ``unsupported_numbers``); what else the answer says must stand in the text. ValueError for no or blank answers,
+    and for a bare string, whose letters would each be one. An answer of which normalisation leaves nothing (the
+    grade "A", "+") counts as it is written, as whole words.
     """
-    if not answers or not all(map(str.strip, answers)):
-        raise ValueError(f"the accepted answers are {list(answers)}; give one or more that are not blank.")
+    if isinstance(answers, str) or not answers or not all(map(str.strip, answers)):
+        raise ValueError(f"the accepted answers are {answers!r}; give a list of one or more that are not blank.")
     whole = _normal(text)
-    return any(_stands_in(_normal(answer), whole) or _same_numbers(answer, text, whole) for answer in answers)
+    return any(
+        (_stands_in(part, whole) if (part := _normal(answer)) else _stands_in(answer.strip(), text))
+        or _same_numbers(answer, text, whole)
+        for answer in answers
+    )
 
 
 def right(text: str, question: Question) -> bool:
@@ -104,6 +110,8 @@ def compare_judges(answers: Sequence[Answer], questions: Sequence[Question], jud
 
     NoVerdict and CallFailed are counted, everything else is raised. ValueError for unequal lengths.
     """
+    if len(answers) != len(questions):
+        raise ValueError(f"There are {len(answers)} answers to {len(questions)} questions; give one to each.")
     verdicts: list[tuple[bool, bool]] = []
     failed = 0
     for answer, question in zip(answers, questions, strict=True):
@@ -136,7 +144,7 @@ def agreement(verdicts: Sequence[tuple[bool, bool]], failed: int = 0) -> Agreeme
 
 
 def _normal(text: str) -> str:
-    return normalise(_INSIDE_NUMBER.sub(_MARK, unicodedata.normalize("NFKC", text)))
+    return normalise(_OF_NUMBER.sub(_MARK, unicodedata.normalize("NFKC", text)))
 
 
 def _stands_in(part: str, whole: str) -> bool:

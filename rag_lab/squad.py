@@ -8,7 +8,11 @@ import regex
 from rag_lab.number_words import find_numbers
 
 _ARTICLE = regex.compile(r"\b(?:a|an|the)\b")
-_MARK = regex.compile(r"\p{Mn}")
+_UNSEEN = regex.compile(r"[\p{Mn}\p{Cf}ـ]")  # marks, invisible characters, and the stroke that stretches Arabic words
+# Variants of a letter that no decomposition makes one.
+_VARIANTS = str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "ي": "ی", "ك": "ک"}
+)
 _GROUPED = regex.compile(r"(?<=\d)[,٬'’](?=\d{3}(?!\d))")
 _ASCII_SYMBOLS = frozenset("$+<=>^`|~")  # punctuation to Python and so to SQuAD, symbols to Unicode
 
@@ -46,20 +50,39 @@ def best_subspan_em(answer: str, accepted: Iterable[str]) -> float:
 def holds_answer(text: str, accepted: Iterable[str]) -> bool:
     """Whether ``text`` holds an accepted answer under any spelling: what a distractor must not do.
 
-    Broader than ``best_subspan_em``: accents and white space are nothing (so a hyphen is like a space), 1,905 is
-    1905, and an answer that is a number is held by an equal one in words or other digits ("fourteen" for 14).
+    Broader than ``best_subspan_em``: accents, letters with a stroke, invisible characters and white space are nothing
+    (so a hyphen is like a space), 1,905 is 1905, and a number is held by an equal one in words or other digits:
+    "fourteen" for 14, "39 Steps" for "The Thirty-Nine Steps".
     """
     accepted = tuple(accepted)
     plain = _plain(text)
     if any(n in plain for answer in accepted if (n := _plain(answer))):
         return True
-    wanted = {value for answer in accepted for value in _number(answer)}
-    return bool(wanted) and any(wanted & number.values for number in find_numbers(text))
+    numeric = [answer for answer in accepted if find_numbers(answer)]
+    if not numeric:
+        return False
+    wanted = {value for answer in numeric for value in _number(answer)}
+    if wanted and any(wanted & number.values for number in find_numbers(text)):
+        return True
+    plain = _plain(_in_digits(text))
+    return any(_plain(_in_digits(answer)) in plain for answer in numeric if not _number(answer))
 
 
 def _plain(text: str) -> str:
     # Marks go last: an accented À is a word, an article is none.
-    return _MARK.sub("", unicodedata.normalize("NFKD", normalise(_GROUPED.sub("", text)))).replace(" ", "")
+    text = unicodedata.normalize("NFKD", normalise(_GROUPED.sub("", text)))
+    return _UNSEEN.sub("", text).translate(_VARIANTS).replace(" ", "")
+
+
+def _in_digits(text: str) -> str:
+    """The text with each number of one meaning as its value and unit: 39 for thirty-nine, "5 percent" for 5%."""
+    parts, end = [], 0
+    for number in find_numbers(text):
+        if number.kind == "number" and len(number.values) == 1:
+            (value,) = number.values
+            parts += [text[end : number.start], f" {value} {number.unit} "]
+            end = number.end
+    return "".join([*parts, text[end:]])
 
 
 def _number(answer: str) -> frozenset:

@@ -19,6 +19,8 @@ from rag_lab.sweep_plan import plan as plan
 from rag_lab.sweep_plan import row_key
 from rag_lab.sweep_stages import Result
 
+_START = b'{"number": '  # of every row
+
 
 def run_sweep(
     config: str | Path | Sweep, executor: Executor | None = None, results: str | Path | None = None
@@ -90,7 +92,9 @@ def _finished(path: Path, numbers: Mapping[str, int], name: str) -> dict[int, di
     """The rows in the file that still hold, by number; the file is left with these only."""
     if not path.exists():
         return {}
-    lines = path.read_bytes().split(b"\n")[:-1]  # what follows the last line end is a row that was cut short
+    *lines, cut = path.read_bytes().split(b"\n")  # what follows the last line end is a row that was cut short
+    if not (cut.startswith(_START) or _START.startswith(cut)):
+        raise ValueError(f"{path}, line {len(lines) + 1} is no row of a sweep: name another file for results.")
     rows: dict[int, dict[str, Any]] = {}
     for place, line in enumerate(lines, 1):
         try:

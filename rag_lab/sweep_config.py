@@ -45,7 +45,12 @@ def load_sweep(path: str | Path) -> Sweep:
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"There is no sweep file {str(path)!r}; examples are in data/sweeps.")
-    return parse_sweep(path.read_text(encoding="utf-8"), path.stem, path.parent)
+    file, data = SweepFile(path.name, path.parent), path.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        file.refuse(data.count(b"\n", 0, error.start) + 1, "this is not UTF-8; save the file as UTF-8.")
+    return _parsed(file, text, path.stem)
 
 
 def parse_sweep(text: str, name: str = "sweep", folder: Path | None = None) -> Sweep:
@@ -60,7 +65,10 @@ def parse_sweep(text: str, name: str = "sweep", folder: Path | None = None) -> S
     Raises ValueError, or FileNotFoundError for a file, folder or model that is not there. The sentence names the
     line, and for an unknown key the nearest that there is.
     """
-    file = SweepFile(name if folder is None else f"{name}.yaml", folder)
+    return _parsed(SweepFile(name if folder is None else f"{name}.yaml", folder), text, name)
+
+
+def _parsed(file: SweepFile, text: str, name: str) -> Sweep:
     top = read_top(file, text)
     mode = top.get("sweep_mode", Entry("grid", 1))
     if mode.value not in ("grid", "zip"):
@@ -78,10 +86,10 @@ def parse_sweep(text: str, name: str = "sweep", folder: Path | None = None) -> S
         _completed(file, {key: entry.value for key, entry in fixed.items()} | values, lines)
         for values in _combined(file, mode, lists)
     ]
-    for number, configuration in enumerate(configurations):
-        if configuration in configurations[:number]:
-            first = configurations.index(configuration) + 1
-            file.refuse(max(lines.values(), default=1), f"runs {first} and {number + 1} are the same: leave one out.")
+    runs: dict[str, int] = {}
+    for number, configuration in enumerate(configurations, 1):
+        if (first := runs.setdefault(repr(configuration), number)) != number:
+            file.refuse(max(lines.values(), default=1), f"runs {first} and {number} are the same: leave one out.")
     corpus = _corpus(file, top)
     return Sweep(
         name,
@@ -111,10 +119,8 @@ def _checked(file: SweepFile, key: str, entry: Entry) -> Any:
     except ValueError as error:
         file.refuse(entry.line, f"{key} is {entry.value!r}; it is {error}.")
     if key in sweep_keys.MODELS and isinstance(value, str):
-        try:
+        with file.at(entry.line, key):
             _find_model(key, value)
-        except (FileNotFoundError, ValueError) as error:
-            file.refuse(entry.line, f"{key}: {error}", type(error))
     return value
 
 
@@ -162,27 +168,26 @@ def _corpus(file: SweepFile, top: Mapping[str, Entry]) -> Corpus:
     if "documents" in top:
         if "corpus" in top or "path" not in parts:
             file.refuse(top["documents"].line, "documents of your own need questions: FILE.jsonl, and no corpus.")
-        documents = tuple(load_folder(file.find(top["documents"], "documents")))
+        folder = file.find(top["documents"], "documents")
+        with file.at(top["documents"].line, "documents"):
+            documents = tuple(load_folder(folder))
         path = file.find(parts["path"], "questions")
-        try:
+        with file.at(parts["path"].line, "questions"):
             questions = datasets.load_questions(path, documents)
-        except ValueError as error:
-            file.refuse(parts["path"].line, str(error))
     else:
         if "path" in parts:
             file.refuse(parts["path"].line, "questions of your own need documents: FOLDER.")
         named = top.get("corpus", Entry("handbook", 1))
         names = named.value if isinstance(named.value, list) else [named.value]
-        try:
-            corpora = [datasets.load_corpus(str(name)) for name in dict.fromkeys(names)]
-        except ValueError as error:
-            file.refuse(named.line, str(error))
+        if not names or not all(isinstance(name, str) for name in names):
+            file.refuse(named.line, f"corpus is {named.value!r}; give a name, or a list of names.")
+        with file.at(named.line, "corpus"):
+            corpora = [datasets.load_corpus(name) for name in dict.fromkeys(names)]
         documents = tuple(document for corpus in corpora for document in corpus.documents)
         questions = tuple(question for corpus in corpora for question in corpus.questions)
-    questions = _sample(file, questions, parts)
     if not questions:
         file.refuse(given.line, "there are no questions.")
-    return Corpus(file.name, documents, questions)
+    return Corpus(file.name, documents, _sample(file, questions, parts))
 
 
 def _sample(file: SweepFile, questions: Sequence[Question], parts: Mapping[str, Entry]) -> tuple[Question, ...]:
@@ -212,10 +217,8 @@ def _templates(
     found = {}
     for path in dict.fromkeys(c[key] for c in configurations):
         beside = file.folder / path if file.folder and not Path(path).is_file() else Path(path)
-        try:
+        with file.at(lines.get(key, 1), key):
             found[path] = load_template(system=beside if beside.is_file() else path)
-        except (FileNotFoundError, ValueError) as error:
-            file.refuse(lines.get(key, 1), f"{key}: {error}", type(error))
     return found
 
 
@@ -228,10 +231,8 @@ def _histories(
         path, wanted = configuration[key], configuration["dialog_history"]
         if path not in found:
             place = file.find(Entry(path, lines.get(key, 1)), key)
-            try:
+            with file.at(lines.get(key, 1), key):
                 found[path] = sweep_keys.read_history(place)
-            except ValueError as error:
-                file.refuse(lines.get(key, 1), f"{key}: {error}")
         if wanted > len(found[path]):
             line = lines.get("dialog_history", 1)
             file.refuse(line, f"dialog_history is {wanted}; {path} has {len(found[path])} messages.")

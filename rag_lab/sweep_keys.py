@@ -63,7 +63,7 @@ def _number(value: Any) -> float:
 
 
 def _score(value: Any) -> float | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value)):
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)):
         raise ValueError("a score, or null for none")
     return None if value is None else float(value)
 
@@ -145,7 +145,10 @@ def default_size(strategy: str) -> int | None:
 def read_history(path: Path) -> tuple[Message, ...]:
     """Messages, oldest first: JSON lines with ``role`` (user or assistant) and ``text``. ValueError for others."""
     messages = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    # not splitlines, which parts a line at U+2028 too
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
+        if not line.strip():
+            continue
         try:
             record = json.loads(line)
             message = (record["role"], record["text"])

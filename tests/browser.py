@@ -29,7 +29,7 @@ OPTIONS = (
     "--window-size=1300,1500",
     "about:blank",
 )
-PATIENCE = 60  # seconds for anything to appear; a slow machine is no failure
+PATIENCE = 120  # seconds for anything to appear; a slow machine is no failure
 
 
 def chromium() -> str | None:

@@ -116,6 +116,13 @@ def test_html_is_visible_text_with_markdown_headings(tmp_path: Path) -> None:
     )
 
 
+def test_html_title_is_no_text_even_without_a_head(tmp_path: Path) -> None:
+    # HTML5 allows a title without a head element around it.
+    (tmp_path / "a.html").write_text("<title>ساعات</title><p>هشت تا شش</p>", encoding="utf-8")
+    (document,) = load_folder(tmp_path)
+    assert (document.title, document.text) == ("ساعات", "هشت تا شش")
+
+
 def test_html_title_falls_back_to_the_heading(tmp_path: Path) -> None:
     assert read_one(tmp_path, "page.htm", "<h3>Third</h3><p>x</p>").title == "Third"
 

@@ -82,8 +82,12 @@ def test_passages_and_questions_are_read_once() -> None:
 def test_bad_arguments(count: int) -> None:
     with pytest.raises(ValueError, match=f"count is {count}"):
         ExtractiveReader(Counting(), count=count)
-    with pytest.raises(ValueError, match="blank"):
+    with pytest.raises(ValueError, match="question is ' '"):
         ExtractiveReader(Counting()).answer(" ", retriever(DOGS))
+    with pytest.raises(ValueError, match=f"k {count}"):
+        ExtractiveReader(Counting()).answer("Dogs?", retriever(DOGS), count)
+    with pytest.raises(ValueError, match="threshold is not a number"):
+        ExtractiveReader(Counting(), math.nan)
 
 
 def test_minilm_finds_the_sentence_in_any_place() -> None:

@@ -77,4 +77,14 @@ def test_the_gate_says_which_of_the_two_it_was() -> None:
     assert gate([], None) == gate([], 0.4) == "no passage found"
     assert gate([hit], 0.42) == "no passage over the threshold 0.42 (best 0.31)"
     assert gate([hit], 0.31) == gate([hit], None) == ""
-    assert gate([Hit(hit.chunk, math.nan, 1)], 0.1)
+    with pytest.raises(ValueError, match="NaN"):  # no refusal, which would be scored
+        gate([Hit(hit.chunk, math.nan, 1)], 0.1)
+
+
+def test_scores_without_a_label_or_a_value_are_not_judged() -> None:
+    with pytest.raises(ValueError, match="2 scores and 1 labels"):
+        gate_scores([0.1, 0.2], [True], 0.15)
+    with pytest.raises(ValueError, match="1 of 2 scores are NaN"):
+        gate_scores([0.1, math.nan], [True, False], 0.15)
+    with pytest.raises(ValueError, match="threshold is NaN"):
+        gate_scores([0.1, 0.2], [True, False], math.nan)

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
@@ -30,12 +32,23 @@ from rag_lab import prediction_widget
 curve = [0.5, 0.5]
 prediction_widget.draw(curve, ["first", "last"])
 """
+DISABLED = {
+    "@jupyterlab/debugger-extension": True
+}  # it questions every kernel, and complains when one ends meanwhile
 PANEL = "[...window.jupyterapp.shell.widgets('main')].find(one => one.context)"
-CELLS = "document.querySelectorAll('.jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook .jp-Cell')"
+CELLS = "document.querySelectorAll('.jp-Notebook .jp-Cell')"
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A JupyterLab: its address, and the folder of copies that it serves."""
+
+    address: str
+    folder: Path
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """One JupyterLab on a free port, over copies of the notebooks."""
     home = tmp_path_factory.mktemp("jupyterlab")
     served = home / "notebooks"
@@ -45,6 +58,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     nbformat.write(new_notebook(cells=cells, metadata=kernel), served / "sliders.ipynb")
     (home / "settings").mkdir()
     (home / "settings" / "overrides.json").write_text(json.dumps(SETTINGS), encoding="utf-8")
+    (home / "config" / "labconfig").mkdir(parents=True)
+    page_config = home / "config" / "labconfig" / "page_config.json"
+    page_config.write_text(json.dumps({"disabledExtensions": DISABLED}), encoding="utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -68,15 +84,18 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         root = f"http://127.0.0.1:{port}"
         until(lambda: server.poll() is not None or answers(f"{root}/api"), lambda: (home / "log").read_text())
         assert server.poll() is None, (home / "log").read_text()
-        yield root
+        yield Lab(root, served)
     finally:
         server.terminate()
         server.wait(timeout=60)
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory, address: str) -> Iterator[Page]:
+def page(tmp_path_factory: pytest.TempPathFactory, lab: Lab) -> Iterator[Page]:
     with browser(str(chromium()), tmp_path_factory.mktemp("profile")) as page:
+        page.send("Page.navigate", url=f"{lab.address}/lab?reset&token={TOKEN}")
+        page.wait("!!window.jupyterapp?.restored")
+        page.run("window.jupyterapp.restored.then(() => true)")
         yield page
 
 
@@ -88,55 +107,48 @@ def answers(url: str) -> bool:
         return False
 
 
-def open_notebook(page: Page, address: str, name: str) -> None:
-    """Open a notebook alone and wait until its text and its kernel are there."""
+@contextmanager
+def opened(page: Page, name: str) -> Iterator[None]:
+    """A notebook with its kernel, alone in the page and in front; closed at the end, after a look at the errors."""
     page.errors.clear()
-    page.send("Page.navigate", url=f"{address}/lab/tree/{name}.ipynb?reset&token={TOKEN}")
-    page.wait(f"location.pathname.endsWith('{name}.ipynb') && {CELLS}.length > 0")
-    page.wait(f"{PANEL}?.context.isReady")
-    kernel = f"{PANEL}.sessionContext.session?.kernel"
-    page.wait(f"{kernel}?.connectionStatus === 'connected' && {kernel}.status === 'idle'")
-
-
-def leave_notebook(page: Page) -> list[str]:
-    """The page's errors; its notebook is saved, so that no dialog asks before the next, and its kernel shut down."""
-    page.run(f"{PANEL}.context.save()")
-    errors = list(page.errors)  # shutting down may cancel a message, which is the test's doing
-    page.run(f"{PANEL}.sessionContext.shutdown()")
-    return errors
+    page.run(f"window.jupyterapp.commands.execute('docmanager:open', {{path: '{name}.ipynb'}}).then(() => true)")
+    try:
+        page.run(f"{PANEL}.context.ready.then(() => window.jupyterapp.shell.activateById({PANEL}.id))")
+        kernel = f"{PANEL}.sessionContext.session?.kernel"
+        page.wait(f"{kernel}?.connectionStatus === 'connected' && {kernel}.status === 'idle'")
+        yield
+        assert page.errors == []
+    finally:
+        page.run(f"{PANEL}.sessionContext.shutdown().then(() => {PANEL}.dispose())")
 
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="no Chromium found: install it or set RAG_LAB_CHROMIUM")
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-def test_a_notebook_opens_and_shows_what_is_in_it(path: Path, page: Page, address: str) -> None:
-    cells = nbformat.read(path, as_version=4).cells
+@pytest.mark.parametrize("name", [path.stem for path in NOTEBOOKS])
+def test_a_notebook_opens_and_shows_what_is_in_it(name: str, page: Page, lab: Lab) -> None:
+    cells = nbformat.read(lab.folder / f"{name}.ipynb", as_version=4).cells
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     figures = sum("image/png" in output.get("data", {}) for output in outputs)
-    headings = sum(
-        line.startswith("# ") for cell in cells if cell.cell_type == "markdown" for line in cell.source.splitlines()
-    )
-    open_notebook(page, address, path.stem)
-    page.wait(f"{CELLS}.length === {len(cells)}")
     pictures = "[...document.querySelectorAll('.jp-OutputArea-output img')]"
-    page.wait(f"{pictures}.filter(one => one.complete && one.naturalWidth > 0).length >= {figures}")
-    assert page.run("document.querySelectorAll('.jp-RenderedMarkdown h1').length") == headings
-    assert leave_notebook(page) == []
+    with opened(page, name):
+        page.wait(f"{CELLS}.length === {len(cells)}")
+        page.wait(f"{pictures}.filter(one => one.complete && one.naturalWidth > 0).length >= {figures}")
+        page.wait("document.querySelectorAll('.jp-RenderedMarkdown h1').length === 1")
 
 
-def test_a_slider_shows_and_moves_the_value_in_the_kernel(page: Page, address: str) -> None:
-    open_notebook(page, address, "sliders")
-    page.run(f"window.jupyterapp.shell.activateById({PANEL}.id)")
-    page.run("window.jupyterapp.commands.execute('notebook:run-all-cells')")
-    page.wait("document.querySelectorAll('.widget-slider').length === 2")
-    page.run("document.querySelector('.widget-slider .noUi-handle').focus()")
-    page.press("ArrowUp", 38)
-    page.wait("document.querySelector('.widget-readout').textContent === '0.55'")
-    page.run(f"{PANEL}.content.activeCellIndex = 1")
-    page.run("window.jupyterapp.commands.execute('notebook:run-cell')")
-    page.wait("[...document.querySelectorAll('.jp-OutputArea-output')].at(-1).textContent.includes('[0.55, 0.5]')")
-    assert leave_notebook(page) == []
+def test_a_slider_shows_and_moves_the_value_in_the_kernel(page: Page) -> None:
+    with opened(page, "sliders"):
+        page.run("window.jupyterapp.commands.execute('notebook:run-all-cells').then(() => true)")
+        page.wait("document.querySelectorAll('.widget-slider').length === 2")
+        page.run("document.querySelector('.widget-slider .noUi-handle').focus()")
+        page.press("ArrowUp", 38)
+        page.wait("document.querySelector('.widget-readout').textContent === '0.55'")
+        page.run(f"{PANEL}.content.activeCellIndex = 1")
+        page.run("window.jupyterapp.commands.execute('notebook:run-cell').then(() => true)")
+        page.wait(
+            "[...document.querySelectorAll('.jp-OutputArea-output')].at(-1).textContent.includes('[0.55, 0.5]')"
+        )
 
 
 def test_an_error_in_a_page_is_seen(page: Page) -> None:

@@ -223,6 +223,23 @@ def test_lines_edited_and_deleted_by_hand_stay_so(tmp_path: Path) -> None:
     assert next(question.id for question in load_questions(out, DOCUMENTS)) == "water#0/positive"
 
 
+@pytest.mark.parametrize("line", ['{"kept": fals}\n', "[1]\n", '"text"\n'])
+def test_a_slip_of_an_editor_is_refused_and_stays_in_the_file(line: str, tmp_path: Path) -> None:
+    out = tmp_path / "q.jsonl"
+    generate_questions(DOCUMENTS, Writer(), out)
+    edited = out.read_text("utf-8") + line
+    out.write_text(edited, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"q.jsonl, line 7 is"):  # three documents, two records each
+        generate_questions(DOCUMENTS, Writer(), out)
+    assert out.read_text("utf-8") == edited
+
+
+def test_a_report_counts_what_was_refused_and_added_by_hand() -> None:
+    added = {"kind": "negative", "text": "Who?"}
+    found = report([added, {**added, "kept": False}, {**added, "kept": False, "why": "answered elsewhere"}])
+    assert found["negative"] == QuestionReport(3, 1, {"by hand": 1, "answered elsewhere": 1}, 2, 1)
+
+
 def test_questions_about_another_text_are_not_continued(tmp_path: Path) -> None:
     out = tmp_path / "q.jsonl"
     generate_questions(DOCUMENTS, Writer(), out)
@@ -230,7 +247,7 @@ def test_questions_about_another_text_are_not_continued(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="library#0"):
         generate_questions([changed, WATER, PLACES], Writer(), out)
     out.write_text("{]\n{}\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="record 1 is not JSON"):
+    with pytest.raises(ValueError, match="line 1 is not JSON"):
         generate_questions(DOCUMENTS, Writer(), out)
     with pytest.raises(FileNotFoundError):
         load_records(tmp_path / "none.jsonl")

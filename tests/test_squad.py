@@ -67,6 +67,23 @@ def test_no_accepted_answer_is_an_error() -> None:
         ("۱۴ نفر", "14", True),  # digits of another script
         ("Ёлка", "елка", True),
         ("split over\ntwo lines", "over two", True),
+        # Letters that no decomposition makes one, and what a reader does not see: strokes, ligatures, Persian's
+        # joiner, a soft hyphen, a direction mark, Arabic's stretching stroke, two keyboards' yeh.
+        ("They met in Tromso.", "Tromsø", True),
+        ("They met in Łódź.", "Lodz", True),
+        ("The Encyclopaedia Britannica", "Encyclopædia Britannica", True),
+        ("این کتاب خانه است", "کتاب\u200cخانه", True),
+        ("We saw Ber\u00adlin.", "Berlin", True),
+        ("ב\u200fתל אביב", "תל אביב", True),
+        ("شهر تهـــران است", "تهران", True),
+        ("سيد علي", "سید علی", True),
+        # A number inside a longer answer, in words or in digits.
+        ("He wrote The Thirty-Nine Steps.", "39 Steps", True),
+        ("He wrote The 39 Steps.", "The Thirty-Nine Steps", True),
+        ("It took twenty-four people.", "24 people", True),
+        ("2,000,000 fans came", "two million fans", True),
+        ("It took twenty-five people.", "24 people", False),
+        ("He wrote The 38 Steps.", "The Thirty-Nine Steps", False),
         ("There were 15 of them.", "14", False),
         ("Nothing of the kind.", "Beatles", False),
     ],

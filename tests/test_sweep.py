@@ -269,12 +269,13 @@ def test_the_code_that_counts_is_all_that_is_imported() -> None:
     assert "plots" not in sweep_cache._needs("sweep")
 
 
-def test_a_file_of_something_else_is_not_overwritten(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ['{"note": "mine"}\n', '{"note": "mine"}', "Milk, bread", "[]\n", "1\n"])
+def test_a_file_of_something_else_is_not_overwritten(text: str, tmp_path: Path) -> None:
     notes = tmp_path / "notes.jsonl"
-    notes.write_text('{"note": "mine"}\n', encoding="utf-8")
+    notes.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=r"notes.jsonl, line 1 is no row of a sweep: name another file"):
         run_sweep(sweep_folder.write(tmp_path), results=notes)
-    assert notes.read_text("utf-8") == '{"note": "mine"}\n'
+    assert notes.read_text("utf-8") == text
 
 
 def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:

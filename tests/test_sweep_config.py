@@ -122,6 +122,8 @@ REFUSED = [
     ("fixed: {retrieval.method: hybird}", "retrieval.method is 'hybird'; it is one of dense, bm25, hybrid"),
     ("fixed: {retrieval.rerank: claude-haiku-5-5}", "it is none, max_sim, query_likelihood, or the hub id"),
     ("fixed: {retrieval.threshold: high}", "it is a score, or null"),
+    ("fixed: {retrieval.threshold: .nan}", "it is a score, or null"),
+    ("fixed: {retrieval.threshold: .inf}", "it is a score, or null"),
     ("fixed: {llm.temperature: -0.1}", "llm.temperature is -0.1; it is a number from 0 to 2"),
     ("fixed: {llm.model: 3}", "llm.model is 3; it is a name or path"),
     ("fixed: {llm.model: claude-none}", "line 1: llm.model: No price is known for model 'claude-none'"),
@@ -132,11 +134,19 @@ REFUSED = [
     ("sweep: {retrieval.top_k: []}", "give a list of values"),
     ("sweep: {retrieval.top_k: [3, 3]}", "runs 1 and 2 are the same"),
     ("fixed:\n  retrieval.top_k: 3\n  retrieval.top_k: 4", "line 3: retrieval.top_k stands in line 2 too"),
+    ("fixed:\n  retrieval.top_k: 3\n  retrieval: {top_k: 4}", "line 3: retrieval.top_k stands in line 2 too"),
     ("fixed: [1]", "line 1: fixed is"),
+    ("fixed:\n\tretrieval.top_k: 3", "line 2: this is not YAML: found character '\\\\t'"),
+    ("fixed:\n  llm.model: a\x07b", r"line 2: this is not YAML: the character U\+0007 is not allowed"),
+    ("fixed: &a\n  embedding: *a", "line 1: it is nested too deep, or a map holds itself by an alias"),
+    ("fixed:\n  ? [a, b]\n  : 1", "line 2: a key is a list or a map here; give a name"),
     ("- 1", "line 1: a sweep file is a map with the keys sweep_mode"),
     ("", "line 1: a sweep file is a map"),
     ("fixed: {\n", "line 2: this is not YAML"),
-    ("corpus: handbok", "line 1: no corpus 'handbok'"),
+    ("corpus: handbok", "line 1: corpus: no corpus 'handbok'"),
+    ("corpus: [[handbook]]", r"line 1: corpus is \[\['handbook'\]\]; give a name, or a list of names"),
+    ("corpus: no", "line 1: corpus is False; give a name"),
+    ("corpus: []", r"line 1: corpus is \[\]; give a name"),
     ("documents: .", "line 1: documents of your own need questions: FILE.jsonl"),
     ("questions: q.jsonl", "line 1: questions of your own need documents: FOLDER"),
     ("questions: {sample: 1000}", "line 1: questions.sample is 1000; it is a whole number from 1 to 163"),
@@ -152,6 +162,58 @@ MISSING = [
     ("documents: no-folder\nquestions: q.jsonl", "line 1: documents: there is no 'no-folder'"),
     ("documents: .\nquestions: no-file.jsonl", "line 2: questions: there is no 'no-file.jsonl'"),
 ]
+
+
+# What PyYAML fails on only when it makes Python of a value: it names no line, or raises what is no YAML error.
+@pytest.mark.parametrize(
+    "value", ["2024-13-45", "!!int abc", "!!bool maybe", "!!timestamp x", "{[1]: 2}", "!!python/name:os.system"]
+)
+def test_a_value_that_cannot_be_read_is_refused_with_its_line(value: str) -> None:
+    with pytest.raises(ValueError, match="line 2: this value cannot be read .*; put it in quotes if it is text"):
+        parse_sweep(f"sweep:\n  retrieval.top_k: [{value}]")
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("documents: file\nquestions: file", "line 1: documents: .* is a file; name the folder"),
+        ("documents: empty\nquestions: file", "line 1: documents: Nothing to read in"),
+        ("documents: folder\nquestions: folder", "line 2: questions: .*folder"),
+        ("documents: folder\nquestions: latin", "line 2: questions: it is not UTF-8"),
+        ("documents: folder\nquestions: file", "line 2: there are no questions"),
+        ("fixed: {dialog_history_path: folder}", "line 1: dialog_history_path: .*folder"),
+        ("fixed: {dialog_history_path: latin}", "line 1: dialog_history_path: it is not UTF-8"),
+        ("fixed: {prompt.system_prompt_path: latin}", "line 1: prompt.system_prompt_path: it is not UTF-8"),
+        (f"documents: {'a' * 300}\nquestions: file", "line 1: documents: .*name too long"),
+    ],
+)
+def test_a_path_to_what_is_of_no_use_is_refused_with_its_line(key: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "document.md").write_text("Something.", encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "latin").write_bytes("é".encode("latin-1"))
+    (tmp_path / "sweep.yml").write_text(key, encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"^sweep.yml, {message}"):
+        load_sweep(tmp_path / "sweep.yml")
+
+
+def test_a_sweep_file_of_another_encoding_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_bytes("fixed: {}\n# é".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"sweep.yaml, line 2: this is not UTF-8; save the file as UTF-8"):
+        load_sweep(tmp_path / "sweep.yaml")
+
+
+def test_files_as_windows_writes_them(tmp_path: Path) -> None:
+    path = sweep_folder.write(tmp_path)
+    path.write_text(path.read_text("utf-8") + "  dialog_history_path: [history.jsonl]\n", encoding="utf-8")
+    history = '{"role": "user", "text": "Hi"}\n\n{"role": "assistant", "text": "one\u2028line"}\n'
+    (tmp_path / "history.jsonl").write_text(history, encoding="utf-8")
+    plain = load_sweep(path)
+    for file in (path, tmp_path / "questions.jsonl", tmp_path / "history.jsonl"):
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes().replace(b"\n", b"\r\n"))
+    assert load_sweep(path) == plain
+    assert plain.histories["history.jsonl"] == (("user", "Hi"), ("assistant", "one\u2028line"))
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED)
