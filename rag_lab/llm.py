@@ -33,7 +33,9 @@ class LocalLLM:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.prefix_cache = prefix_cache
-        self.window: int = model.config.get_text_config().max_position_embeddings  # tokens, prompt and answer
+        config = model.config.get_text_config()
+        names = ("max_position_embeddings", "max_seq_len")  # the second is MPT's
+        self.window: int = next(getattr(config, name) for name in names if hasattr(config, name))  # prompt and answer
         ends = model.generation_config.eos_token_id
         self._ends = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
         self._prefixes = PrefixCache(model, max_tokens=self.window)
@@ -201,7 +203,8 @@ class LocalLLM:
             answers.append(text_tokens(self.tokenizer, answer))
             if not answers[-1]:
                 raise ValueError("An expected answer is empty: there is nothing to find the likelihood of.")
-            prefix, row = self._prepare(prompt, max(max_tokens, len(answers[-1])), 0.0, None, stop, 0)
+            room = max(max_tokens, len(answers[-1])) if max_tokens > 0 else max_tokens  # 0 and less are refused
+            prefix, row = self._prepare(prompt, room, 0.0, None, stop, 0)
             row.max_tokens = max_tokens
             texts.append(prefix + row.unread)
             writing.append(row)

@@ -17,7 +17,7 @@ from rag_lab.metrics import span_recall
 from rag_lab.prompting import assign_sources, build_prompt
 from rag_lab.search import BM25Index
 from rag_lab.squad import holds_answer
-from rag_lab.templates import Template, fill, load_template, render_source
+from rag_lab.templates import Source, Template, fill, load_template, render_source
 
 PAPER_SIZES = (10, 20, 30)
 
@@ -36,10 +36,10 @@ class DocumentItem:
 class MultiDocumentTask:
     """``documents`` passages in the paper's layout, one of which holds the answer; only its place changes.
 
-    Of any corpus: the question's gold must lie in one chunk (questions whose gold does not are left out), and the
-    others are the best that BM25 finds for the question among chunks that hold no accepted answer (``holds_answer``),
-    best first, as in the paper. ``template`` is any layout that asks in the user's turn. The expected answer is the
-    first of the accepted ones.
+    Of any corpus: the question's gold must lie in one chunk (questions whose gold does not, and those without an
+    accepted answer, are left out), and the others are the best that BM25 finds for the question among chunks of
+    which nothing that ``template`` shows holds an accepted answer (``holds_answer``), best first, as in the paper.
+    ``template`` is any layout that asks in the user's turn. The expected answer is the first of the accepted ones.
     """
 
     max_tokens = 64  # an answer of SmolLM2 has 20 to 40; the paper took 100 and judged the first line
@@ -77,7 +77,7 @@ class MultiDocumentTask:
             corpus = load_nq_oracle()
             whole = [Chunk(d.id, 0, d.text, 0, len(d.text), d.title, d.uri) for d in corpus.documents]
             return cls(corpus, documents, whole, query_aware)
-        items = read_paper_file(path)
+        items = read_paper_file(path, documents)
         corpus = Corpus("nq-open (paper's file)", (), ())
         task = cls(corpus, documents, (), query_aware)
         task._ready = {item.id: item for item in items}
@@ -95,7 +95,7 @@ class MultiDocumentTask:
             by_document.setdefault(chunk.doc_id, []).append(chunk)
         found = {}
         for question in self._corpus.questions:
-            if question.answerable:
+            if question.answerable and question.answers:
                 candidates = by_document.get(question.gold[0].doc_id, [])
                 whole = [chunk for chunk in candidates if span_recall([chunk], question.gold) == 1.0]
                 if whole:
@@ -119,7 +119,10 @@ class MultiDocumentTask:
         wanted = self.size - 1
 
         def allowed(chunk: Chunk) -> bool:
-            return not holds_answer(f"{chunk.title}\n{chunk.text}", question.answers)
+            source = Source("", chunk)
+            fields = {"uri": source.uri, "section": " / ".join(source.section_path), "date": source.date}
+            shown = [value for name, value in fields.items() if f"{{{name}}}" in self._template.source]
+            return not any(holds_answer(text, question.answers) for text in (f"{chunk.title}\n{chunk.text}", *shown))
 
         seen = {gold.text}
         distractors: list[Chunk] = []
@@ -189,8 +192,8 @@ def paper_file(documents: int) -> Path | None:
     return next((path for folder in folders for path in sorted(folder.rglob(name))), None)
 
 
-def read_paper_file(path: Path) -> list[DocumentItem]:
-    """The items of such a file. ValueError naming the line where one has no gold passage, or several."""
+def read_paper_file(path: Path, documents: int) -> list[DocumentItem]:
+    """The items of such a file. ValueError naming the line of one with other than one gold of ``documents``."""
     items = []
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for number, line in enumerate(file):
@@ -200,8 +203,9 @@ def read_paper_file(path: Path) -> list[DocumentItem]:
                 for i, passage in enumerate(record["ctxs"])
             ]
             gold = [i for i, passage in enumerate(record["ctxs"]) if passage.get("isgold")]
-            if len(gold) != 1:
-                raise ValueError(f"{path}, line {number + 1} has {len(gold)} gold passages; one is needed.")
+            if len(gold) != 1 or len(chunks) != documents:
+                found = f"{len(gold)} gold passages among {len(chunks)}"
+                raise ValueError(f"{path}, line {number + 1} has {found}; one among {documents} is needed.")
             others = tuple(chunk for chunk in chunks if chunk.index != gold[0])
             answers = tuple(record["answers"])
             items.append(DocumentItem(f"nq-{number}", record["question"], answers, chunks[gold[0]], others))

@@ -52,7 +52,7 @@ ORDERS: dict[str, Order] = {
 
 
 def rank_passages(retriever: Retriever, questions: Sequence[Question], k: int) -> list[Ranking]:
-    """What the retriever finds for each answerable question, with the rank that it gives the gold.
+    """What the retriever finds for each question that has an accepted answer, with the rank that it gives the gold.
 
     The gold is the first passage that holds all of a question's gold characters.
     """
@@ -60,7 +60,7 @@ def rank_passages(retriever: Retriever, questions: Sequence[Question], k: int) -
         raise ValueError(f"k is {k}; it must be 1 or more.")
     rankings = []
     for question in questions:
-        if question.answerable:
+        if question.answerable and question.answers:
             chunks = tuple(hit.chunk for hit in retriever(question.text, k))
             places = [i for i, chunk in enumerate(chunks) if span_recall([chunk], question.gold) == 1.0]
             rankings.append(Ranking(question, chunks, places[0] if places else None))
@@ -82,8 +82,10 @@ def ordering_experiment(
     Only rankings that hold the gold among two or more passages count, since elsewhere an order moves nothing; ``n``
     of them are drawn with ``seed``, or all are taken. ``template`` is by default ``sources``, which asks for the
     fixed form of refusal that ``refused`` counts. ``llm`` and ``store`` as for ``position_curve``. ValueError for an
-    unknown order or fewer rankings than ``n``.
+    unknown order or none, or fewer rankings than ``n``.
     """
+    if not orders:
+        raise ValueError(f"orders is empty; there are: {', '.join(ORDERS)}.")
     if unknown := [order for order in orders if order not in ORDERS]:
         raise ValueError(f"There is no order {unknown[0]!r}; there are: {', '.join(ORDERS)}.")
     usable = [ranking for ranking in rankings if ranking.gold is not None and len(ranking.chunks) > 1]

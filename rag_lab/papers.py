@@ -86,8 +86,8 @@ def verdict(one: Comparison, because: str = "") -> str:
 
 
 def rounding(number: float) -> float:
-    """Half a unit of the last decimal place that a number is written with: 0.05 for 64.2, 0.5 for 35."""
-    decimals = len(f"{number:.10f}".rstrip("0").partition(".")[2])
+    """Half a unit of the last decimal place that a number is written with: 0.05 for 64.2 and 20.0, 0.5 for 35."""
+    decimals = max(len(f"{number:.10f}".rstrip("0").partition(".")[2]), int(isinstance(number, float)))
     return 0.5 * 10**-decimals + 1e-9
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -13,6 +13,8 @@ Shape = Literal["U-shaped", "inverted U", "primacy", "recency", "flat"]
 
 # Two contrasts decide about a shape. At 97.5% each they hold together at 95% (Bonferroni).
 VERDICT_LEVEL = 0.975
+# With fewer questions, all of them agree by chance more often than that leaves room for: 2 · 0.5ⁿ > 0.025.
+FEWEST = 7
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +45,16 @@ class Outcomes:
     def values(self, measure: Measure = "accuracy") -> np.ndarray:
         """The measure for the complete questions, (complete, conditions).
 
-        ValueError where the model gives no likelihood, or no question is complete.
+        ValueError for another measure, where the model gives no likelihood, or where no question is complete.
         """
+        if measure not in get_args(Measure):
+            raise ValueError(f"There is no measure {measure!r}; there are: {', '.join(get_args(Measure))}.")
         array = getattr(self, measure)
         if array is None:
             raise ValueError(f"{self.model} gives no likelihood; measure its accuracy.")
         if not self.complete.any():
+            if not self.errors:
+                raise ValueError(f"{self.task}: no question was asked.")
             reason = next(iter(self.errors.values()))
             raise ValueError(f"No question was answered under every condition; the first error was: {reason}")
         return array[self.complete]
@@ -58,7 +64,14 @@ class Outcomes:
         return [bootstrap_ci(column) for column in self.values(measure).T]
 
     def difference(self, first: Any, second: Any, measure: Measure = "accuracy") -> Interval:
-        """Mean of ``first`` less ``second``, two of the conditions, paired by question, with its 95% interval."""
+        """Mean of ``first`` less ``second``, two of the conditions, paired by question, with its 95% interval.
+
+        ValueError for what is no condition.
+        """
+        if unknown := [one for one in (first, second) if one not in self.conditions]:
+            raise ValueError(
+                f"There is no condition {unknown[0]!r}; there are: {', '.join(map(str, self.conditions))}."
+            )
         columns = self.values(measure)[:, [self.conditions.index(first), self.conditions.index(second)]]
         return paired_difference(columns[:, 0], columns[:, 1])
 
@@ -107,8 +120,8 @@ class PositionCurve(Outcomes):
         Ends over the middle: ``U-shaped``, but where one end is better than the other and the weaker end not over the
         middle, ``primacy`` (the first) or ``recency`` (the last); so too where only first and last differ. Ends under
         the middle: ``inverted U``, or primacy or recency where the better end is not under it. No contrast that
-        excludes zero: ``flat``, which says that none was found with so many questions. ValueError for fewer than
-        three positions.
+        excludes zero, or fewer than seven questions: ``flat``, which says that none was found with so many questions.
+        ValueError for fewer than three positions.
         """
         values = self.values(measure)
         if values.shape[1] < 3:
@@ -158,4 +171,6 @@ def _contrast(a: np.ndarray, b: np.ndarray) -> Interval:
 
 def _sign(interval: Interval) -> int:
     """1 or -1 where the interval lies on one side of zero, else 0."""
+    if interval.n < FEWEST:
+        return 0
     return int(interval.low > 0) - int(interval.high < 0)

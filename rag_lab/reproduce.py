@@ -30,7 +30,7 @@ def command(id_: str, offline: bool = False, fresh: bool = False, chosen: dict[s
     """Run ``id_`` (an id, ``all``, or ``list``): 0 done, 1 a named row that has to wait.
 
     ``offline``: the bundled models. ``chosen``: fields of ``Models`` that take the place of the row's own. ``all``
-    passes over rows that are recorded with the same models and data, unless ``fresh``, and says what the others wait
+    passes over rows that are recorded by the same command, models and data, unless ``fresh``, and says what the others wait
     for. ValueError for an unknown id.
     """
     if id_ == "list":
@@ -91,7 +91,9 @@ def reproduce(
     if reasons:
         raise Waiting(recipe.id, tuple(reasons))
     described, sha256 = models.described(), papers.digest(files)
-    if not fresh and (recorded := _recorded(recipe, described, sha256)):
+    command_line = _command_line(recipe, offline, chosen)
+    same = {"model": described, "sha256": sha256, "command": command_line}
+    if not fresh and (recorded := _recorded(recipe, same)):
         print(f"  recorded on {recorded['provenance']['date']}\n")
         return recorded
     began = time.perf_counter()
@@ -102,7 +104,7 @@ def reproduce(
         model=described,
         data=", ".join(recipe.data) or "none",
         sha256=sha256,
-        command=_command_line(recipe, offline, chosen),
+        command=command_line,
         seconds=time.perf_counter() - began,
     )
     result = papers.load_result(recipe.id)
@@ -116,13 +118,12 @@ def _data(recipe: Recipe, offline: bool) -> list[Path]:
     return [path for name in recipe.data for path in get(name)]
 
 
-def _recorded(recipe: Recipe, model: str, sha256: str) -> dict[str, Any] | None:
+def _recorded(recipe: Recipe, same: dict[str, str]) -> dict[str, Any] | None:
     try:
         result = papers.load_result(recipe.id)
     except FileNotFoundError:
         return None
-    same = (result["provenance"]["model"], result["provenance"]["sha256"]) == (model, sha256)
-    return result if same else None
+    return result if same.items() <= result["provenance"].items() else None
 
 
 def _row(one: Comparison, because: str) -> dict[str, Any]:

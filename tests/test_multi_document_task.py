@@ -9,6 +9,7 @@ from rag_lab.documents import Chunk, Document
 from rag_lab.llm import Prompt
 from rag_lab.multi_document_task import DocumentItem, MultiDocumentTask, paper_file, read_paper_file
 from rag_lab.squad import holds_answer
+from rag_lab.templates import load_template
 
 TEXTS = {
     "gold": "The lighthouse of Saint-Étienne was built in 1905.",
@@ -133,7 +134,32 @@ def test_the_papers_own_file_is_used_where_it_is(monkeypatch: pytest.MonkeyPatch
 
 def test_a_file_without_one_gold_passage_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="line 1 has 2 gold passages"):
-        read_paper_file(write_paper_file(tmp_path, (0, 1)))
+        read_paper_file(write_paper_file(tmp_path, (0, 1)), 10)
+
+
+def test_a_file_with_too_few_documents_is_refused(tmp_path: Path) -> None:
+    # Else the gold would stand at position 9 where 19 is asked for.
+    with pytest.raises(ValueError, match="line 1 has 1 gold passages among 10; one among 20 is needed"):
+        read_paper_file(write_paper_file(tmp_path), 20)
+
+
+@pytest.mark.parametrize(("template", "left"), [("liu2023", "heading"), ("sources", "plain")])
+def test_a_distractor_does_not_hold_the_answer_in_what_the_layout_shows_of_it(template: str, left: str) -> None:
+    gold, heading, plain = (
+        Chunk("gold", 0, "The light was built in Brest.", 0, 29),
+        Chunk("heading", 0, "A light was built.", 0, 18, section_path=("Brest",)),
+        Chunk("plain", 0, "A house.", 0, 8),
+    )
+    chunks = (gold, heading, plain)
+    documents = tuple(Document(chunk.doc_id, chunk.text) for chunk in chunks)
+    asked = "where was the light built"
+    questions = (
+        Question("q", asked, ("Brest",), (Span("gold", 0, 29),)),
+        Question("r", asked, (), (Span("gold", 0, 3),)),
+    )
+    task = MultiDocumentTask(Corpus("tiny", documents, questions), 2, chunks, template=load_template(template))
+    assert task.questions == 1  # one has no accepted answer
+    assert [chunk.doc_id for chunk in task.items(1)[0].distractors] == [left]
 
 
 def test_bad_input_is_named() -> None:

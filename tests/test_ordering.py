@@ -104,6 +104,8 @@ def test_the_question_can_stand_before_the_sources_too() -> None:
 def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match="no order 'random'"):
         ordering_experiment(Recent({}), [ranking("a", 0)], ("random",))
+    with pytest.raises(ValueError, match="orders is empty"):
+        ordering_experiment(Recent({}), [ranking("a", 0)], ())
     with pytest.raises(ValueError, match="n is 2; 1 of the questions"):
         ordering_experiment(Recent({}), [ranking("a", 0), ranking("lost", None)], n=2)
     with pytest.raises(ValueError, match="a has 3 passages and 5"):

@@ -85,6 +85,21 @@ def test_rows_spell_out_their_intervals() -> None:
     }
 
 
+@pytest.mark.parametrize(("n", "shape"), [(1, "flat"), (6, "flat"), (7, "U-shaped")])
+def test_a_few_questions_that_agree_are_no_shape(n: int, shape: str) -> None:
+    # Six coins fall alike in 2 · 0.5⁶ = 3.1% of cases, seven in 1.6%; a contrast leaves 2.5% to chance.
+    assert curve_of(np.tile([1.0, 0.0, 1.0], (n, 1))).verdict().shape == shape
+
+
+def test_what_was_not_measured_is_named() -> None:
+    with pytest.raises(ValueError, match="no question was asked"):
+        curve_of(np.zeros((0, 3))).verdict()
+    with pytest.raises(ValueError, match="no measure 'f1'"):
+        drawn([0.5, 0.5, 0.5]).values("f1")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no condition 7; there are: 0, 1, 2"):
+        drawn([0.5, 0.5, 0.5]).difference(0, 7)
+
+
 def test_without_likelihood_or_middle_there_is_no_verdict() -> None:
     with pytest.raises(ValueError, match="gives no likelihood"):
         drawn([0.5, 0.5, 0.5]).verdict("log_likelihood")

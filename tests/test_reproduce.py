@@ -109,7 +109,9 @@ def test_verdict(paper: float | None, measured: Interval, is_gain: bool, because
     assert verdict(Comparison("x", paper, measured, is_gain), because) == expected
 
 
-@pytest.mark.parametrize(("number", "half"), [(64.2, 0.05), (35, 0.5), (0.645082, 0.0000005), (0.10, 0.05)])
+@pytest.mark.parametrize(
+    ("number", "half"), [(64.2, 0.05), (20.0, 0.05), (35, 0.5), (0.645082, 0.0000005), (0.10, 0.05)]
+)
 def test_rounding_is_half_the_last_place(number: float, half: float) -> None:
     assert papers.rounding(number) == pytest.approx(half, abs=1e-8)
 
@@ -334,6 +336,9 @@ def test_all_passes_over_what_is_recorded(
     assert not runs
     reproduce.command("all", offline=True, fresh=True)
     assert len(runs) == 1
+    reproduce.command("crag_scoring", offline=True, chosen={"sample": 2})  # a try of its own, not what all records
+    reproduce.command("all", offline=True)
+    assert len(runs) == 3
 
 
 def test_a_named_row_that_waits_says_for_what(capsys: pytest.CaptureFixture[str]) -> None:

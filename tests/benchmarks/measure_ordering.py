@@ -26,9 +26,8 @@ COMMAND = "python -m tests.benchmarks.measure_ordering"
 MEASURES: tuple[Measure, ...] = ("accuracy", "log_likelihood", "refused")
 ORDERED = 10  # passages that are put in order
 COUNTS = (1, 2, 5, 10, 20, 40)
-N = 40  # questions put in order
-# The numbers of passages, and for how many questions; 40 of NQ's pages pass the window.
-SETS = {"cities": (COUNTS, 30), "insurance": (COUNTS, 30), "nq": (COUNTS[:5], 40)}
+# Questions put in order; numbers of passages, each for so many questions. 40 of NQ's pages pass the window.
+SETS = {"cities": (40, COUNTS, 20), "insurance": (24, COUNTS, 20), "nq": (24, COUNTS[:5], 20)}
 TWICE = ("cities",)  # where the question is also put before the sources
 
 
@@ -69,15 +68,15 @@ def rows_of(name: str, outcomes: Outcomes, label: str, first: Any) -> list[dict[
 
 
 def measure(llm: LocalLLM, store: Store, name: str) -> Iterator[list[dict[str, Any]]]:
-    counts, n = SETS[name]
+    ordered, counts, counted = SETS[name]
     rankings = rankings_of(name, counts[-1])
     short = [Ranking(r.question, r.chunks[:ORDERED], r.gold if (r.gold or 0) < ORDERED else None) for r in rankings]
     found = sum(ranking.gold is not None for ranking in short)
     for query_aware in (False, True) if name in TWICE else (False,):
-        outcomes = ordering_experiment(llm, short, n=min(N, found), query_aware=query_aware, store=store)
+        outcomes = ordering_experiment(llm, short, n=min(ordered, found), query_aware=query_aware, store=store)
         rows = rows_of(name, outcomes, "order", "ranked")
         yield [row | {"passages": ORDERED, "gold_found": found, "questions": len(short)} for row in rows]
-    outcomes = chunk_count_experiment(llm, rankings, counts, min(n, len(rankings)), store=store)
+    outcomes = chunk_count_experiment(llm, rankings, counts, min(counted, len(rankings)), store=store)
     yield rows_of(name, outcomes, "k", counts[0])
 
 
