@@ -8,7 +8,7 @@ stands, and ``place`` decides for cells without one.
 """
 
 import argparse
-import html
+import re
 import sys
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def supported(book: nbformat.NotebookNode) -> list[str]:
     """The sentences of the claims that held, as Markdown in which nothing is markup."""
     texts = (output.get("text", "") for cell in book.cells for output in cell.get("outputs", []))
     lines = (line for text in texts for line in text.splitlines() if line.startswith(CLAIM_PREFIX))
-    return [html.escape(line.removeprefix(CLAIM_PREFIX)) for line in lines]
+    return [re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", line.removeprefix(CLAIM_PREFIX)) for line in lines]
 
 
 def placed(book: nbformat.NotebookNode) -> nbformat.NotebookNode:

@@ -71,7 +71,8 @@ class Encoder:
         traits = models.embedding_traits(files)
         if traits.remote_code and not allow_remote_code:
             raise RuntimeError(
-                f"{name} runs Python code from its hub repository: read that code, then pass allow_remote_code=True."
+                f"{name} runs Python code from its hub repository: read that code, then pass allow_remote_code=True "
+                "(in a notebook: set RAG_LAB_REMOTE_CODE=1)."
             )
         device = device or models.device()
         options: dict[str, Any] = {"trust_remote_code": allow_remote_code}

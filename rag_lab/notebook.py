@@ -17,8 +17,8 @@ TIMES = settings.DATA / "results" / "notebook_seconds.json"
 
 
 def encoder() -> Encoder:
-    """The encoder that ``RAG_LAB_ENCODER`` names."""
-    return Encoder.load(settings.encoder_name())
+    """The encoder that ``RAG_LAB_ENCODER`` names; RuntimeError for one with code of its own that is not allowed."""
+    return Encoder.load(settings.encoder_name(), allow_remote_code=settings.allow_remote_code())
 
 
 def language_model() -> LocalLLM | ClaudeLLM:

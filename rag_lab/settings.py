@@ -32,6 +32,11 @@ def encoder_name() -> str:
     return os.environ.get("RAG_LAB_ENCODER", "minilm")
 
 
+def allow_remote_code() -> bool:
+    """Whether ``RAG_LAB_REMOTE_CODE`` is ``1``: the encoder's own Python code from the hub may be run."""
+    return os.environ.get("RAG_LAB_REMOTE_CODE") == "1"
+
+
 def cache_folder() -> Path:
     """``RAG_LAB_CACHE``, else the user's cache folder for this platform; made if missing."""
     chosen = os.environ.get("RAG_LAB_CACHE")
