@@ -72,6 +72,8 @@ def load_records(path: str | Path) -> list[Record]:
 
 def resume(path: Path) -> list[Record]:
     """The records to go on from; the file then ends after the last whole pair, as ``append`` needs it."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file for the questions.")
     if not path.exists():
         return []
     records = load_records(path)

@@ -30,8 +30,8 @@ def command(id_: str, offline: bool = False, fresh: bool = False, chosen: dict[s
     """Run ``id_`` (an id, ``all``, or ``list``): 0 done, 1 a named row that has to wait.
 
     ``offline``: the bundled models. ``chosen``: fields of ``Models`` that take the place of the row's own. ``all``
-    passes over rows that are recorded by the same command, models and data, unless ``fresh``, and says what the others wait
-    for. ValueError for an unknown id.
+    passes over rows that are recorded by the same command, models and data, unless ``fresh``, and says what the
+    others wait for. ValueError for an unknown id.
     """
     if id_ == "list":
         for recipe in RECIPES:
@@ -55,15 +55,18 @@ def command(id_: str, offline: bool = False, fresh: bool = False, chosen: dict[s
     return 0
 
 
-def needs(recipe: Recipe, offline: bool) -> str:
-    """One paragraph: the published claim, and the data, models, minutes and dollars that the row takes."""
+def needs(recipe: Recipe, offline: bool, chosen: dict[str, Any] | None = None) -> str:
+    """One paragraph: the published claim, and the data, models, minutes and dollars that the row takes.
+
+    Minutes and dollars are those of the row's own models, whatever is ``chosen``.
+    """
     paper = published(recipe.published)
     models = recipe.offline if offline else recipe.paper
     lines = [f"{recipe.id}: {recipe.title} ({paper.source['title']}, {paper.source['table']})"]
     lines.append(f"  data: {', '.join(recipe.data) or 'none'}")
     if models is None:
         return "\n".join([*lines, f"  offline: waits for {recipe.waits_for}"])
-    lines.append(f"  models: {', '.join(models.named) or 'none'}")
+    lines.append(f"  models: {', '.join(replace(models, **(chosen or {})).named) or 'none'}")
     minutes = recipe.offline_minutes if offline else recipe.minutes
     dollars = 0.0 if offline else recipe.dollars
     lines.append(f"  about {minutes:g} minute{'' if minutes == 1 else 's'}, ${dollars:.2f}")
@@ -77,7 +80,7 @@ def reproduce(
 
     Raises Waiting where data or a model cannot be had.
     """
-    print(needs(recipe, offline), flush=True)
+    print(needs(recipe, offline, chosen), flush=True)
     models = recipe.offline if offline else recipe.paper
     if models is None:
         raise Waiting(recipe.id, (recipe.waits_for,))

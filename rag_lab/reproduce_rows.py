@@ -274,7 +274,7 @@ RECIPES = (
         offline=Models(llm="smollm2", sample=40),
         minutes=600,
         offline_minutes=10,
-        stands_in="another model, and sentences instead of UUIDs",
+        stands_in="another model, and sentences instead of UUIDs in a window of under 16,384 tokens",
     ),
     Recipe(
         "crag_scoring",

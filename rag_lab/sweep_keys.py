@@ -63,7 +63,9 @@ def _number(value: Any) -> float:
 
 
 def _score(value: Any) -> float | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)):
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)
+    ):
         raise ValueError("a score, or null for none")
     return None if value is None else float(value)
 

@@ -120,4 +120,6 @@ def _value(file: SweepFile, node: yaml.Node) -> Any:
     # PyYAML's own, and what Python raises inside it for the 13th month, "!!bool maybe" or "!!timestamp x".
     except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
         problem = getattr(error, "problem", None) or error
-        file.refuse(node.start_mark.line + 1, f"this value cannot be read ({problem}); put it in quotes if it is text.")
+        file.refuse(
+            node.start_mark.line + 1, f"this value cannot be read ({problem}); put it in quotes if it is text."
+        )

@@ -39,6 +39,7 @@ def without(key: str) -> dict[str, object]:
         (GOOD | {"citations": [{"source_id": "S1"}]}, "a citation has no key 'quote'"),
         (GOOD | {"citations": [{"source_id": 1, "quote": "x"}]}, "source_id is not a string"),
         (GOOD | {"answer": " "}, "answer is empty, though sufficient is true"),
+        (GOOD | {"answer": "\u200b\u200f\ufeff"}, "answer is empty, though sufficient is true"),
     ],
 )
 def test_another_shape_is_refused_in_words(value: object, message: str) -> None:

@@ -440,3 +440,25 @@ def test_smollm2_answers_with_a_trace_that_adds_up() -> None:
     assert got.text == got.trace.written
     assert got.trace.usage.output_tokens <= 12
     assert answer("zebra", index.search, llm).reason == "no passage found"
+
+
+@pytest.mark.parametrize("written", ["", " \n\t", "\u200b\u200f\ufeff"])
+def test_what_shows_no_character_is_an_error_and_no_answer(written: str) -> None:
+    got = answer(QUESTION, FOUND, Scripted(written))
+    assert (got.status, got.text, got.reason) == ("error", "", "the model wrote nothing")
+    assert got.trace.written == written
+
+
+def test_a_call_that_is_paid_for_is_in_the_usage_where_counting_the_retry_fails() -> None:
+    llm = Scripted("{", "never asked")
+    count = llm.count_prompt_tokens
+
+    def counting(prompt):
+        if len(prompt.turns) > 1:
+            raise CallFailed("no count")
+        return count(prompt)
+
+    llm.count_prompt_tokens = counting
+    got = answer(QUESTION, FOUND, llm, form="json")
+    assert (got.status, got.reason, len(llm.prompts)) == ("error", "no count", 1)
+    assert got.trace.usage.input_tokens == 10  # of the first call; no second one was made

@@ -58,6 +58,13 @@ def test_a_corpus_is_read_with_its_questions(corpora: Path) -> None:
         ({"gold": [{"doc_id": "basel", "start": 0, "end": 4, "text": "Base"}]}, "'basel', which is no document"),
         ({"gold": []}, "answers without gold"),
         ({"answers": []}, "gold without answers"),
+        ({"answers": "134"}, "answers is '134'; it is a list"),
+        ({"answers": ["134", " "]}, "answers is .*; it is a list of texts that are not blank"),
+        ({"answers": [134]}, r"answers is \[134\]"),
+        ({"text": " "}, "texts that are not blank"),
+        ({"gold": [{"doc_id": "bern", "start": "0", "end": 4, "text": "Bern"}]}, "gold is no list of"),
+        ({"gold": ["bern"]}, "gold is no list of"),
+        ({"kept": "false"}, "kept is 'false'; it is true or false"),
     ],
 )
 def test_a_question_that_is_not_true_of_its_document_is_named(
@@ -84,6 +91,17 @@ def test_a_line_that_is_not_json_is_named_by_its_number(corpora: Path) -> None:
         file.write('{"id": \n')
     with pytest.raises(ValueError, match=r"questions\.jsonl, line 2 is not JSON"):
         load_corpus("towns", corpora)
+    (corpora / "towns" / "questions.jsonl").write_text("[1]\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="is no question; give a JSON object"):
+        load_corpus("towns", corpora)
+
+
+def test_questions_as_windows_and_editors_write_them(corpora: Path) -> None:
+    write(corpora, UNANSWERABLE)
+    path = corpora / "towns" / "questions.jsonl"
+    plain = load_corpus("towns", corpora).questions
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n")
+    assert load_corpus("towns", corpora).questions == plain
 
 
 def test_an_unknown_corpus_is_answered_with_the_known_ones(corpora: Path) -> None:

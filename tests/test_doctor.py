@@ -1,5 +1,6 @@
 """What the doctor finds, on environments made for it."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +72,13 @@ def test_no_hub_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     found = doctor.hub()
     assert found.status == "note"
     assert "not reached" in found.found
+
+
+def test_a_missing_package_does_not_end_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    found = doctor.hub()
+    assert (found.status, found.remedy) == ("fail", "pip install -r requirements.txt")
+    assert "httpx2" in found.found
 
 
 def test_a_model_that_does_not_load_fails_with_its_package() -> None:

@@ -24,7 +24,7 @@ def handouts() -> ModuleType:
 
 
 def book() -> nbformat.NotebookNode:
-    claim = new_output("stream", text=f"{CLAIM_PREFIX}a <b> is found\nother output\n")
+    claim = new_output("stream", text=f"{CLAIM_PREFIX}a <b> is *found* in [x](y) &amp; `z`\nother output\n")
     picture = new_output("display_data", data={"image/png": "iVBORw0KGgo="})
     return new_notebook(
         cells=[
@@ -52,7 +52,7 @@ def test_a_page_has_opening_parts_claims_and_limits(handouts: ModuleType) -> Non
         "Notebook 02.",
     ):
         assert piece in page
-    assert "<li>a &lt;b&gt; is found</li>" in page
+    assert "<li>a &lt;b&gt; is *found* in [x](y) &amp;amp; `z`</li>" in page
     assert "Text of it." not in page  # a page is short
     assert "<li>Limits</li>" not in page
 

@@ -254,3 +254,19 @@ def test_answers_with_likelihoods_are_those_of_each_alone() -> None:
         next(llm.complete_and_rate(prompts[:1], [""]))
     with pytest.raises(ValueError, match="window"):
         next(llm.complete_and_rate(prompts[:1], ["x " * 9000]))
+    with pytest.raises(ValueError, match="max_tokens 0 is under 1"):
+        next(llm.complete_and_rate(prompts[:1], expected[:1], 0))
+
+
+def test_a_window_under_another_name() -> None:
+    """MPT, which Liu et al. 2023 measured, calls its window ``max_seq_len``; tiny random weights."""
+    from transformers import MptConfig, MptForCausalLM
+
+    tokenizer = smollm2().tokenizer
+    config = MptConfig(d_model=16, n_heads=2, n_layers=1, vocab_size=len(tokenizer), max_seq_len=96)
+    llm = LocalLLM("tiny", MptForCausalLM(config), tokenizer)
+    assert llm.window == 96
+    prompts, expected = [Prompt.of("Say hi."), Prompt.of("Say no.")], ["hi there", "no"]
+    for i, completion, nats in llm.complete_and_rate(prompts, expected, 4):
+        assert completion.text == llm.complete(prompts[i], 4).text
+        assert nats == pytest.approx(llm.log_likelihood(prompts[i], expected[i]), abs=1e-3)

@@ -9,7 +9,7 @@ import pytest
 
 from rag_lab import __main__ as command_line
 from rag_lab import ask as ask_module
-from rag_lab import doctor, questions, sweep, sweep_report
+from rag_lab import doctor, language_models, questions, sweep, sweep_report
 from rag_lab.budget import OverBudget
 from tests.answers import DAYS, answer
 
@@ -109,7 +109,7 @@ def test_questions_are_limited_evenly_and_summed_up(
         asked.append(([passage.doc_id for passage in passages], llm, out, per))
         return records
 
-    monkeypatch.setattr(ask_module, "load_llm", lambda name: name)
+    monkeypatch.setattr(language_models, "load_llm", lambda name: name)
     monkeypatch.setattr(questions, "generate_questions", generate)
     assert main(["questions", str(tmp_path), "--out", "q.jsonl", "--limit", "2"]) == 0
     assert asked == [(["a", "c"], "smollm2", "q.jsonl", "chunk")]

@@ -70,6 +70,8 @@ def test_bad_questions_and_roles_are_refused() -> None:
         build_prompt(" \n", [])
     with pytest.raises(ValueError, match="'system'"):
         build_prompt("q", [], [("system", "Obey.")])
+    with pytest.raises(ValueError, match="'system'"):  # not dropped with what stands before the first of the user
+        fit_prompt("q", [], 1_000, lambda prompt: 1, [("system", "Obey."), ("user", "Hi.")])
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class Stub:
 CHUNKS = [Chunk("a", 0, "Dogs are welcome.", 0, 17), Chunk("b", 0, PASSAGE, 0, len(PASSAGE))]
 
 
-def verdict(answered: bool, source: str, quote: str) -> str:
+def verdict(answered: object, source: str, quote: object) -> str:
     return json.dumps({"answered": answered, "source": source, "quote": quote})
 
 
@@ -97,7 +97,9 @@ def test_a_model_must_quote_what_answers() -> None:
         assert model_check(Stub(text))("?", CHUNKS) is None
 
 
-@pytest.mark.parametrize("text", ["", "yes", "[]", "{}", "null"])
+@pytest.mark.parametrize(
+    "text", ["", "yes", "[]", "{}", "null", "[" * 100_000, verdict("false", "S1", "x"), verdict(True, "S1", None)]
+)
 def test_no_json_is_no_verdict(text: str) -> None:
     with pytest.raises(NoVerdict, match="stub gave no verdict"):
         model_check(Stub(text))("?", CHUNKS)

@@ -1,6 +1,9 @@
 """What a model is asked for, and what is read from it; SmolLM2 itself writes in one test."""
 
 import json
+from types import SimpleNamespace
+
+import pytest
 
 from rag_lab.documents import Chunk
 from rag_lab.llm import LocalLLM
@@ -27,3 +30,12 @@ def test_a_passage_without_a_sentence_has_no_questions() -> None:
     heading = Chunk("d", 0, "# Badge", 0, 7)
     model = LocalLLM.__new__(LocalLLM)  # never asked
     assert draft(heading, model) == Draft(problem="no sentence to ask about")
+
+
+FIELDS = {"positive": "a?", "quote": "q", "answer": "q", "negative": "b?"}
+
+
+@pytest.mark.parametrize("written", ["[]", "{}", "1", "[" * 100_000, json.dumps({**FIELDS, "answer": None})])
+def test_what_is_not_of_the_form_is_no_draft(written: str) -> None:
+    model = SimpleNamespace(complete=lambda *_, **__: SimpleNamespace(text=written))
+    assert draft(BADGE, model) == Draft(problem="no JSON")

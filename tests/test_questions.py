@@ -12,7 +12,7 @@ from rag_lab.datasets import load_questions
 from rag_lab.documents import Chunk, Document
 from rag_lab.llm import Completion, Prompt, Usage
 from rag_lab.messages import CallFailed
-from rag_lab.questions import Record, generate_questions, load_records, report
+from rag_lab.questions import QuestionReport, Record, generate_questions, load_records, report
 from tests.messages_server import MessagesServer, running_server
 
 __all__ = ["running_server"]
@@ -147,6 +147,8 @@ def test_a_positive_must_be_answered_with_its_passage(tmp_path: Path) -> None:
 def test_what_is_no_json_is_no_question(tmp_path: Path) -> None:
     llm = Writer()
     llm.complete = lambda *_, **__: Completion("Sure!", Usage(), "end_turn")  # type: ignore[method-assign]
+    with pytest.raises(IsADirectoryError, match="is a folder; name a file"):
+        generate_questions([LIBRARY], llm, tmp_path)
     assert set(why(generate_questions([LIBRARY], llm, tmp_path / "q.jsonl")).values()) == {"no JSON"}
 
 

@@ -31,6 +31,10 @@ from tests.answers import DAYS, NEGATIVE, POSITIVE, answer
         ("הוא גר בברלין", "ברלין"),
         ("Он живёт в Москве.", "в москве"),
         ("so lange es dauert, im Café", "café"),
+        ("It has grade A.", "A"),  # nothing is left of it without articles
+        ("Write + there.", "+"),
+        ("down to −5", "-5"),
+        ("for 5-7 days", "7 days"),
     ],
 )
 def test_accepted(text: str, accepted: str) -> None:
@@ -48,6 +52,10 @@ def test_accepted(text: str, accepted: str) -> None:
         ("29 days", "28 days"),
         ("28 boxes", "28 working days"),
         ("12:30", "12"),
+        ("It is a B.", "A"),
+        ("It is an AB.", "A"),
+        ("-5", "5"),
+        ("It is 5", "−5"),
         ("", "28 days"),
         ("a day", "the"),
         ("call 020 7946 0318", "020 7946 0317"),
@@ -65,7 +73,7 @@ def test_an_answer_stands_in_itself_between_spaces(accepted: str, around: str) -
 
 
 def test_no_accepted_answers_are_an_error() -> None:
-    for bad in ([], ["28", " "]):
+    for bad in ([], ["28", " "], "28"):  # the letters of a bare string are no answers
         with pytest.raises(ValueError, match="accepted answers"):
             matches("28", bad)
 
@@ -126,6 +134,14 @@ def test_judges_compared() -> None:
     assert found.kappa is not None
     assert found.kappa.value == pytest.approx(0.5)
     assert found.kappa.low < 0.5 < found.kappa.high
+
+
+def test_answers_without_questions_are_refused_before_a_judge_is_asked() -> None:
+    def judge(text: str, question: Question) -> bool:
+        raise AssertionError("nothing is to be paid for")
+
+    with pytest.raises(ValueError, match="1 answers to 2 questions"):
+        compare_judges([answer("28 days", sources=[DAYS])], [POSITIVE, POSITIVE], judge)
 
 
 def test_money_and_bugs_are_no_failed_verdict() -> None:

@@ -166,10 +166,10 @@ MISSING = [
 
 # What PyYAML fails on only when it makes Python of a value: it names no line, or raises what is no YAML error.
 @pytest.mark.parametrize(
-    "value", ["2024-13-45", "!!int abc", "!!bool maybe", "!!timestamp x", "{[1]: 2}", "!!python/name:os.system"]
+    "value", ["2024-13-45", "!!int abc", "!!bool maybe", "!!timestamp x", "{[1]: 2}", "!!python/name:os.system x"]
 )
 def test_a_value_that_cannot_be_read_is_refused_with_its_line(value: str) -> None:
-    with pytest.raises(ValueError, match="line 2: this value cannot be read .*; put it in quotes if it is text"):
+    with pytest.raises(ValueError, match=r"line 2: this value cannot be read .*; put it in quotes if it is text"):
         parse_sweep(f"sweep:\n  retrieval.top_k: [{value}]")
 
 
