@@ -7,7 +7,7 @@ from typing import Any
 
 from rag_lab.answer_form import SCHEMA, read_form, visible
 from rag_lab.answer_steps import Prepared
-from rag_lab.citations import CitationReport, QuoteCheck, check_quotes, validate_citations
+from rag_lab.citations import CitationReport, QuoteCheck, blanked, check_quotes, validate_citations
 from rag_lab.escaping import unescape
 from rag_lab.llm import Block, Completion, LocalLLM, Prompt, Turn, Usage
 from rag_lab.prompting import MISSING, REFUSAL
@@ -78,6 +78,8 @@ def assess(
         return failed(prepared, "the model wrote nothing", completion)
     started = time.perf_counter() if started is None else started
     report = report or validate_citations(text, prepared.sources)
+    if not visible(blanked(text, [(c.start, c.end) for c in report.citations])):
+        return failed(prepared, "the model wrote nothing but markers", completion)
     status = text_status(text)
     if status == "answered" and not sufficient:
         status = "partial"

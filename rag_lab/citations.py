@@ -124,8 +124,8 @@ def report(
 ) -> CitationReport:
     """The report on an answer whose markers (``citations``) and fenced code (``fences``) are known, both in order."""
     known = _by_id(sources)
-    blank = _blanked(answer, [(citation.start, citation.end) for citation in citations])
-    spans = [span for span in _trimmed(_blanked(blank, fences)) if _claims(blank[slice(*span)])]
+    blank = blanked(answer, [(citation.start, citation.end) for citation in citations])
+    spans = [span for span in _trimmed(blanked(blank, fences)) if _claims(blank[slice(*span)])]
     carried = _carried(answer, citations, spans)
     found = []
     for (start, end), own in zip(spans, carried, strict=True):
@@ -154,7 +154,7 @@ def _by_id(sources: Sequence[Source]) -> dict[str, Source]:
     return known
 
 
-def _blanked(text: str, spans: Sequence[Span]) -> str:
+def blanked(text: str, spans: Sequence[Span]) -> str:
     """``text`` with spaces for what lies in ``spans``, line ends kept: offsets stay as they are."""
     pieces, last = [], 0
     for start, end in spans:

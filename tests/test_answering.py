@@ -462,3 +462,9 @@ def test_a_call_that_is_paid_for_is_in_the_usage_where_counting_the_retry_fails(
     got = answer(QUESTION, FOUND, llm, form="json")
     assert (got.status, got.reason, len(llm.prompts)) == ("error", "no count", 1)
     assert got.trace.usage.input_tokens == 10  # of the first call; no second one was made
+
+
+@pytest.mark.parametrize("written", ["[S1]", " [S1][S2] \n", "（S1）"])
+def test_markers_alone_are_no_answer(written: str) -> None:
+    got = answer(QUESTION, FOUND, Scripted(written))
+    assert (got.status, got.text, got.reason) == ("error", "", "the model wrote nothing but markers")

@@ -35,7 +35,7 @@ KEY_VALUE: list[tuple[KeyValueTask, list[int], int]] = [
 NQ: list[tuple[int, list[int], int, bool]] = [
     (10, [0, 4, 9], 100, False),
     (20, [0, 4, 9, 14, 19], 100, False),
-    (10, [0, 4, 9], 100, True),
+    (10, [0, 4, 9], 40, True),
 ]
 
 
