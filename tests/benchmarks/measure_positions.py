@@ -32,10 +32,9 @@ KEY_VALUE: list[tuple[KeyValueTask, list[int], int]] = [
     (KeyValueTask(20, query_aware=True), [0, 2, 5, 10, 15, 17, 19], 40),
     (KeyValueTask(20, "json"), [0, 5, 10, 15, 19], 20),
 ]
-NQ: list[tuple[int, list[int], int, bool]] = [
-    (10, [0, 4, 9], 100, False),
-    (20, [0, 4, 9, 14, 19], 100, False),
-    (10, [0, 4, 9], 40, True),
+NQ: list[tuple[int, list[int], int]] = [
+    (10, [0, 4, 9], 100),
+    (20, [0, 4, 9, 14, 19], 100),
 ]
 
 
@@ -66,9 +65,9 @@ def key_value(llm: LocalLLM, store: Store) -> Iterator[list[dict[str, Any]]]:
 
 
 def nq(llm: LocalLLM, store: Store) -> Iterator[list[dict[str, Any]]]:
-    for documents, positions, n, query_aware in NQ:
-        task = MultiDocumentTask.natural_questions(documents, query_aware)
-        if not query_aware and documents == NQ[0][0]:
+    for documents, positions, n in NQ:
+        task = MultiDocumentTask.natural_questions(documents)
+        if documents == NQ[0][0]:
             outcomes: Outcomes = baselines(llm, task, n, store=store)
             yield outcomes.rows("condition", MEASURES)
         yield rows_of(position_curve(llm, task, positions, n, store=store))
@@ -82,6 +81,7 @@ def main() -> int:
     llm = LocalLLM.load("smollm2")
     store = Store(settings.cache_folder() / "positions.jsonl")
     started = time.perf_counter()
+    kept = f"; {len(store)} answers were kept by earlier runs, whose seconds are not counted"
     if part == "key_value":
         data = "records made with seed 0: 'The access code for the X office is NNNN.', or UUID pairs as JSON"
         sha256 = ""
@@ -96,7 +96,7 @@ def main() -> int:
             f"position_{part}",
             rows,
             model=f"smollm2, {llm.dtype}",
-            data=data,
+            data=data + kept,
             sha256=sha256,
             command=f"{COMMAND} {part}",
             seconds=time.perf_counter() - started,
