@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from rag_lab import notebook
 from rag_lab.answering import answer
 from rag_lab.chunking import chunk_headings
 from rag_lab.display import show_answer
@@ -16,8 +17,6 @@ from rag_lab.search import BM25Index, DenseIndex, Retriever, dense_retriever, fu
 from rag_lab.store import content_key
 from rag_lab.sweep_cache import kept_vectors, model_identity
 from rag_lab.traces import Answer
-
-ENCODER = "minilm"
 
 
 def chunks_of(folder: str | Path) -> list[Chunk]:
@@ -39,14 +38,15 @@ def ask(
     """The answer to ``question`` from the ``k`` best chunks of ``folder``, with checked citations.
 
     ``llm``: ``extractive`` (no model writes: the best sentence, refused where its cosine with the question is under
-    ``threshold``), or a model by short name, hub id, path or ``claude-…``. ValueError for a blank question, a ``k``
-    under 1 or an empty folder; else as ``answering.answer`` and the loaders raise.
+    ``threshold``), or a model by short name, hub id, path or ``claude-…``. The encoder is ``notebook.encoder``'s.
+    ValueError for a blank question, a ``k`` under 1 or an empty folder; else as ``answering.answer`` and the loaders
+    raise.
     """
     if not question.strip() or k < 1:
         raise ValueError(f"The question is {question!r} and k {k}: ask something, of 1 chunk or more.")
     chunks = chunks_of(folder)
     model = None if llm == "extractive" else load_llm(llm)  # before the folder is encoded: it may not be there
-    encoder = Encoder.load(ENCODER)
+    encoder = notebook.encoder()
     retriever = index(chunks, encoder)
     if model is None:
         return ExtractiveReader(encoder, threshold).answer(question, retriever, k)

@@ -36,9 +36,15 @@ def test_what_the_folder_does_not_say_is_refused(folder: Path) -> None:
     assert ask(folder, "Which moons does Jupiter have?", threshold=-1.0).status == "answered"
 
 
+def test_the_environment_names_the_encoder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG_LAB_ENCODER", "no-such-encoder")
+    with pytest.raises(FileNotFoundError, match="no-such-encoder"):
+        ask(folder, "How many people does the reading room seat?")
+
+
 def test_vectors_are_kept_until_the_texts_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Encoder.load("minilm", dtype="float32")
-    monkeypatch.setattr(module.Encoder, "load", lambda *_: encoder)
+    monkeypatch.setattr(module.Encoder, "load", lambda *_, **__: encoder)
     sizes: list[int] = []
     encode = encoder.encode
     monkeypatch.setattr(encoder, "encode", lambda texts, **kind: sizes.append(len(texts)) or encode(texts, **kind))
