@@ -1,10 +1,9 @@
 """Write a printable page for each notebook, and slides, to build/handouts/.
 
-python notebooks/handouts.py [--reveal FOLDER]
+python notebooks/handouts.py [--scripts FOLDER]
 
 A page has a notebook's title and opening, what it shows, the claims that its last run supported, and its limits, all
-taken from the notebook. Slides are nbconvert's; a cell's tag (slide, subslide, fragment, skip, notes) says where it
-stands, and ``place`` decides for cells without one.
+taken from the notebook. Slides are nbconvert's, of the cells that a tag (slide, subslide, fragment, notes) puts there.
 """
 
 import argparse
@@ -20,7 +19,8 @@ from rag_lab.notebook import CLAIM_PREFIX
 
 FOLDER = Path(__file__).resolve().parent
 BUILD = FOLDER.parent / "build" / "handouts"
-PLACES = ("slide", "subslide", "fragment", "skip", "notes")
+PLACES = ("slide", "subslide", "fragment", "notes")
+CODE_LINES = 12  # longer code leaves no room on a slide for what it prints
 LAST = ("What this run supports", "Exercises", "Limits", "What to read next")
 STYLE = """
 body { font: 11pt/1.4 sans-serif; max-width: 44em; margin: 2em auto; color: #000; background: #fff; }
@@ -35,15 +35,18 @@ section { break-after: page; } h1 { font-size: 1.5em; } h2 { font-size: 1.1em; m
 def main() -> int:
     """Write both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--reveal", default="", help="a copy of reveal.js; by default its public address")
+    help_scripts = "a node_modules folder with reveal.js 4, requirejs and jquery; by default their public addresses"
+    parser.add_argument("--scripts", type=Path, help=help_scripts)
     asked = parser.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
     books = {path.stem: nbformat.read(path, as_version=4) for path in sorted(FOLDER.glob("[0-9]*.ipynb"))}
+    for cell in (cell for book in books.values() for cell in book.cells if cell.cell_type == "markdown"):
+        cell.source = cell.source.replace("](GLOSSARY.md", "](../../notebooks/GLOSSARY.md")
     pages = "\n".join(page(book) for book in books.values())
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Summaries</title><style>{STYLE}</style>'
     (BUILD / "summaries.html").write_text(head + pages, encoding="utf-8")
-    # A long cell scrolls inside its slide; without it, what is below the edge is lost.
-    exporter = SlidesExporter(reveal_scroll=True, **({"reveal_url_prefix": asked.reveal} if asked.reveal else {}))
+    # Wide enough for a printed line. What is longer than a slide scrolls; without it, what is below the edge is lost.
+    exporter = SlidesExporter(reveal_width="1400", reveal_height="900", reveal_scroll=True, **scripts(asked.scripts))
     for name, book in books.items():
         slides, _ = exporter.from_notebook_node(placed(book), resources={"metadata": {"name": name}})
         (BUILD / f"{name}.slides.html").write_text(slides, encoding="utf-8")
@@ -93,23 +96,33 @@ def supported(book: nbformat.NotebookNode) -> list[str]:
     return [re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", line.removeprefix(CLAIM_PREFIX)) for line in lines]
 
 
+def scripts(folder: Path | None) -> dict[str, str]:
+    """Where the slides find the scripts that they load, as options of nbconvert's exporter."""
+    if folder is None:
+        return {}
+    found = {"reveal_url_prefix": "reveal.js", "require_js_url": "requirejs/require.js"}
+    found["jquery_url"] = "jquery/dist/jquery.min.js"
+    missing = [path for path in found.values() if not (folder / path).exists()]
+    if missing:
+        raise FileNotFoundError(f"{folder} lacks {', '.join(missing)}: npm install reveal.js@4 requirejs jquery")
+    return {option: (folder.resolve() / path).as_uri() for option, path in found.items()}
+
+
 def placed(book: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """The notebook with the place of every cell in the slides written where nbconvert reads it."""
+    """The notebook with the place of every cell in the slides, and what of it is shown, where nbconvert reads it."""
     for cell in book.cells:
-        cell.metadata["slideshow"] = {"slide_type": place(cell)}
+        tags = [tag for tag in cell.metadata.get("tags", []) if tag in PLACES]
+        cell.metadata["slideshow"] = {"slide_type": tags[0] if tags else "skip"}
+        if cell.cell_type == "code":
+            cell.metadata["transient"] = {"remove_source": not shows_code(cell)}
     return book
 
 
-def place(cell: nbformat.NotebookNode) -> str:
-    """A cell's tag, else: a heading begins a slide, a figure one below it, code without output is left out."""
-    tags = [tag for tag in cell.metadata.get("tags", []) if tag in PLACES]
-    if tags:
-        return str(tags[0])
-    if cell.cell_type == "markdown":
-        return "slide" if cell.source.startswith("#") else "fragment"
-    if not cell.get("outputs"):
-        return "skip"
-    return "subslide" if any("image/png" in output.get("data", {}) for output in cell.outputs) else "fragment"
+def shows_code(cell: nbformat.NotebookNode) -> bool:
+    """Whether a slide has room for a cell's code: short, and neither a figure nor claims below it."""
+    figure = any("image/png" in output.get("data", {}) for output in cell.outputs)
+    claims = any(output.get("text", "").startswith(CLAIM_PREFIX) for output in cell.outputs)
+    return not figure and not claims and len(cell.source.splitlines()) <= CODE_LINES
 
 
 if __name__ == "__main__":

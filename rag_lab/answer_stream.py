@@ -40,10 +40,11 @@ def stream_answer(
     """The events of an answer: its sources, its text and citations in order, and at the end the answer itself.
 
     ``steps`` are the keywords of ``prepare``. The texts of the events between, joined, are ``answer.text``, but for
-    an error, which has no text: of a stream that dies ``trace.written`` has what had come. With ``check_first``, for
-    matters where a wrong answer does harm, nothing of the text comes before it is complete and checked, and one with
-    ``problems`` does not come at all: the answer is then a refusal that names them (see ``withhold``). ValueError for
-    the JSON form, half of which is no answer, and as ``prepare`` does.
+    an error, which has no text: of a stream that dies (``CallFailed``) ``trace.written`` has what had come. Anything
+    else, ``OverBudget`` too, is raised, as by ``answer``. With ``check_first``, for matters where a wrong answer does
+    harm, nothing of the text comes before it is complete and checked, and one with ``problems`` does not come at all:
+    the answer is then a refusal that names them (see ``withhold``). ValueError for the JSON form, half of which is no
+    answer, and as ``prepare`` does.
     """
     if steps.get("form", "text") != "text":
         raise ValueError(f"The form {steps['form']!r} is not streamed: use answer(), or the text form.")
@@ -70,11 +71,7 @@ def _events(prepared: Prepared, llm: Any, check_first: bool) -> Iterator[Event]:
 
 
 def _written(prepared: Prepared, llm: Any) -> Generator[str, None, Answer]:
-    """The model's pieces; in the end the answer.
-
-    Before the first piece only a failed call is an answer's error, as in ``answer``. After it every error is one, so
-    that nobody is left with half an answer and an exception.
-    """
+    """The model's pieces; in the end the answer, which is an error where the call failed on the way."""
     pieces: list[str] = []
     started = time.perf_counter()
     stream = llm.stream(prepared.prompt, max_tokens=prepared.max_tokens)
@@ -83,11 +80,9 @@ def _written(prepared: Prepared, llm: Any) -> Generator[str, None, Answer]:
             piece = next(stream)
         except StopIteration as end:
             return conclude(prepared, end.value)
-        except Exception as error:
-            if not pieces and not isinstance(error, CallFailed):
-                raise
+        except CallFailed as error:
             so_far = "".join(pieces)
-            reason = f"broken off after {len(so_far)} characters: {type(error).__name__}: {error}"
+            reason = f"broken off after {len(so_far)} characters: {error}"
             usage = Usage(seconds=time.perf_counter() - started)
             return failed(prepared, reason, Completion(so_far, usage, "error"))
         pieces.append(piece)

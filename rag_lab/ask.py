@@ -1,5 +1,6 @@
 """A question to a folder of your own: indexed, answered and checked in one call."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from rag_lab.question_checks import ANSWERED_FROM
 from rag_lab.questions import CHUNK_CHARS
 from rag_lab.search import BM25Index, DenseIndex, Retriever, dense_retriever, fused_retriever
 from rag_lab.store import content_key
-from rag_lab.sweep_cache import kept_vectors, model_identity
+from rag_lab.sweep_cache import kept_json, kept_vectors, model_identity
 from rag_lab.traces import Answer
 
 
@@ -39,18 +40,27 @@ def ask(
 
     ``llm``: ``extractive`` (no model writes: the best sentence, refused where its cosine with the question is under
     ``threshold``), or a model by short name, hub id, path or ``claude-…``. The encoder is ``notebook.encoder``'s.
-    ValueError for a blank question, a ``k`` under 1 or an empty folder; else as ``answering.answer`` and the loaders
+    Files that are not read are warned of at the first question, and again when they are others. ValueError for a
+    blank question, a ``k`` under 1 or an empty folder; else as ``answering.answer`` and the loaders
     raise.
     """
     if not question.strip() or k < 1:
         raise ValueError(f"The question is {question!r} and k {k}: ask something, of 1 chunk or more.")
-    chunks = chunks_of(folder)
+    with warnings.catch_warnings(record=True) as notes:
+        chunks = chunks_of(folder)
+    for note in notes:
+        _warn_once(note.message)
     model = None if llm == "extractive" else load_llm(llm)  # before the folder is encoded: it may not be there
     encoder = notebook.encoder()
     retriever = index(chunks, encoder)
     if model is None:
         return ExtractiveReader(encoder, threshold).answer(question, retriever, k)
     return answer(question, retriever, model, k)
+
+
+def _warn_once(note: Warning | str) -> None:
+    """Not again on this machine: of every question of a folder the same would be said."""
+    kept_json("notes", content_key("ask", str(note)), lambda: warnings.warn(note, stacklevel=4))
 
 
 def shown(found: Answer) -> str:

@@ -7,7 +7,7 @@ from html import escape
 
 from rag_lab.citations import CitationReport, CitedSentence
 from rag_lab.grounding import QuoteCheck
-from rag_lab.markers import Citation
+from rag_lab.markers import Citation, find_citations
 from rag_lab.number_words import Number
 from rag_lab.prompting import Source
 from rag_lab.segments import Span
@@ -55,8 +55,9 @@ def show_answer(
     """What a notebook shows of ``answer``: its markers as links, the cited passages on hover and in a list below.
 
     ``report`` is that of ``validate_citations``, ``quotes`` of ``check_quotes`` (found ones are highlighted in their
-    passages, others named), ``numbers`` of ``check_numbers``. Unknown ids, sentences without a source, missing quotes
-    and numbers are marked with a sign and in words. Everything from models and documents is escaped.
+    passages, others named), ``numbers`` of ``check_numbers``. What reads as a marker and is none of the report's
+    stands in words quoted from a passage, and is told to be no citation. Unknown ids, sentences without a source,
+    missing quotes and numbers are marked with a sign and in words. Everything from models and documents is escaped.
     """
     known = {source.id: source for source in report.sources}
     warnings = [
@@ -108,9 +109,13 @@ def _annotated(
 ) -> str:
     """The answer with its markers and the ranges warned of written as given, everything else by ``write``."""
     places = [(c.start, c.end, write_marker(c)) for c in citations]
+    quoted = set(find_citations(answer)) - set(citations)
+    places += [(c.start, c.end, write(f"{c.text} (no citation)")) for c in quoted]
     places += [(start, end, write_warning(answer[start:end], why)) for start, end, why in warnings]
     pieces, last = [], 0
     for start, end, written in sorted(places):
+        if start < last:  # a number in a quoted marker
+            continue
         pieces += [write(answer[last:start]), written]
         last = end
     return "".join([*pieces, write(answer[last:])])

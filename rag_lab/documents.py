@@ -58,10 +58,10 @@ def load_folder(path: str | Path) -> list[Document]:
     """Read every Markdown, text, HTML and PDF file under ``path``, in the order of their relative paths.
 
     ``id`` is the file's relative POSIX path without its suffix (with it, where two files differ only in that);
-    ``metadata["file"]`` is the whole of it. Line ends become ``\\n``, so that offsets agree on every system. Files
-    and folders whose name begins with a dot are left out. Files of another type, and those that cannot be read or
-    hold no text, are named in one warning. Raises FileNotFoundError if there is no such folder, NotADirectoryError
-    for a file, ValueError if nothing in the folder can be read.
+    ``metadata["file"]`` is the whole of it. Line ends become ``\\n`` and a byte order mark at the beginning is left
+    out, so that offsets agree on every system. Files and folders whose name begins with a dot are left out. Files of
+    another type, and those that cannot be read or hold no text, are named in one warning. Raises FileNotFoundError
+    if there is no such folder, NotADirectoryError for a file, ValueError if nothing in the folder can be read.
     """
     root = Path(path).expanduser()
     if not root.exists():

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rag_lab import models
 from rag_lab.documents import Chunk, Document
+from rag_lab.packed_linear import pack_linear_layers
 from rag_lab.token_spans import Span, Tokens, Window, chunk_token_ranges, macro_windows, split_encoding
 
 Vectors = NDArray[np.float32]
@@ -67,7 +68,7 @@ class Encoder:
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # reading the weights takes a moment; downloads have a bar of their own
-        files = models.resolve(name)
+        files = models.resolve(name, "encoder")
         traits = models.embedding_traits(files)
         if traits.remote_code and not allow_remote_code:
             raise RuntimeError(
@@ -80,7 +81,7 @@ class Encoder:
             options["gguf_file"] = files.gguf_file
         tokenizer = AutoTokenizer.from_pretrained(files.path_or_id, **options)
         model = AutoModel.from_pretrained(files.path_or_id, dtype=dtype or models.best_dtype(device), **options)
-        return cls(model.to(device), tokenizer, files, traits)
+        return cls(pack_linear_layers(model.to(device)), tokenizer, files, traits)
 
     def __repr__(self) -> str:
         dtype = str(self.model.dtype).removeprefix("torch.")

@@ -17,16 +17,17 @@ _STROKES = str.maketrans("l1|0", "iiio")
 _WORD_AND_SIGN = re.compile(r"(\n?)(\w+) ?([\[:])")
 
 
-def escape(text: str, markers: Iterable[str]) -> str:
+def escape(text: str, markers: Iterable[str], brackets: Iterable[int] = ()) -> str:
     """``text`` with the first sign of everything that reads as a marker written as a character reference.
 
     A marker is the name of a tag (``source``: stops ``<source``, ``</source`` and the like), or a word and a sign
     (``Document [``, ``Question:``; with a line break before it, only where it begins a line). Case, white space,
     invisible characters, accents, compatibility forms and look-alike characters make no difference to what reads as
-    a marker. Nothing else changes, but for ``&`` before what looks like such a reference, so that ``unescape`` gives
-    the text back exactly. Linear in the length of the text.
+    a marker. ``brackets``: offsets of more ``[``, or look-alikes of it, to write so. Nothing else changes, but for
+    ``&`` before what looks like such a reference, so that ``unescape`` gives the text back exactly. Linear in the
+    length of the text.
     """
-    places = {match.start() for match in _REFERENCE.finditer(text) if _referred(match) is not None}
+    places = {match.start() for match in _REFERENCE.finditer(text) if _referred(match) is not None} | set(brackets)
     folded, origins = _fold(text)
     for match in _pattern(tuple(markers)).finditer(folded):
         places.add(origins[match.start(match.lastindex or 0)])

@@ -64,7 +64,7 @@ def write_files(files: Mapping[str, str | bytes], folder: str | Path) -> Path:
     """Write the files: text as UTF-8, bytes as they are, and text for a ``.pdf`` as a page that holds it."""
     for name, content in files.items():
         if isinstance(content, str):
-            content = _pdf(content) if name.endswith(".pdf") else content.encode()
+            content = pdf(content) if name.endswith(".pdf") else content.encode()
         (Path(folder) / name).write_bytes(content)
     return Path(folder)
 
@@ -127,16 +127,18 @@ def check_how_many(attempt: float) -> str | None:
     return "solve 1.96 · deviation / √n = half width for n"
 
 
-def _pdf(text: str) -> bytes:
-    """One page with a line of Latin text; an empty page, as a scan is for a program, where there is none."""
+def pdf(*pages: str) -> bytes:
+    """A PDF with one line of Latin text a page; no text gives an empty page, as a scan is for a program."""
     from pypdf import PdfWriter
     from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
     writer = PdfWriter()
-    page = writer.add_blank_page(400, 200)
-    if text:
-        names = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica", "/Encoding": "/WinAnsiEncoding"}
-        font = DictionaryObject({NameObject(key): NameObject(value) for key, value in names.items()})
+    names = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica", "/Encoding": "/WinAnsiEncoding"}
+    font = DictionaryObject({NameObject(key): NameObject(value) for key, value in names.items()})
+    for text in pages:
+        page = writer.add_blank_page(400, 200)
+        if not text:
+            continue
         fonts = DictionaryObject({NameObject("/F1"): font})
         page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
         stream = DecodedStreamObject()

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rag_lab.citations import validate_citations
+from rag_lab.citations import report, validate_citations
 from rag_lab.encoder import Encoder, Vectors
 from rag_lab.gates import NO_PASSAGE
 from rag_lab.grounding import QuoteCheck
 from rag_lab.llm import Usage
+from rag_lab.markers import Citation
 from rag_lab.prompting import REFUSAL, Source, assign_sources
 from rag_lab.search import Hit, Retriever
 from rag_lab.segments import Span, sentences
@@ -77,8 +78,9 @@ class ExtractiveReader:
     def answer(self, question: str, retriever: Retriever, k: int = 5) -> Answer:
         """The best sentences of the ``k`` best passages, each with its marker behind it; else a refusal.
 
-        All k passages are sources. No model writes, so ``trace.prompt`` is None and the usage zero. ValueError for a
-        blank question and a ``k`` under 1.
+        All k passages are sources. No model writes, so ``trace.prompt`` is None and the usage zero. The report knows
+        these markers only: a "[S3]" in a passage's own words cites nothing. ValueError for a blank question and a
+        ``k`` under 1.
         """
         if not question.strip() or k < 1:
             raise ValueError(f"The question is {question!r} and k {k}: ask something, of 1 passage or more.")
@@ -95,12 +97,23 @@ class ExtractiveReader:
         elif self.threshold is not None and not best[0].score >= self.threshold:
             reason = f"no sentence over the threshold {self.threshold:.4g} (best {best[0].score:.4g})"
         else:
-            text = "\n".join(f"{sentence.text} [{sentence.source.id}]" for sentence in best)
+            text, citations = _quoted(best)
             quotes = tuple(QuoteCheck(s.source.id, s.text, "found", (s.start, s.end)) for s in best)
-            report = validate_citations(text, sources)
+            checked = report(text, citations, (), sources)
             seconds |= {"check": time.perf_counter() - times[2]}
-            return Answer(text, "answered", sources, report, replace(trace, seconds=seconds), quotes)
+            return Answer(text, "answered", sources, checked, replace(trace, seconds=seconds), quotes)
         return Answer(REFUSAL, "refused", sources, validate_citations(REFUSAL, sources), trace, (), reason)
+
+
+def _quoted(best: Sequence[ScoredSentence]) -> tuple[str, list[Citation]]:
+    """The sentences, a line each with a marker behind it, and these markers."""
+    text, citations = "", []
+    for sentence in best:
+        text += f"{sentence.text} "
+        marker = f"[{sentence.source.id}]"
+        citations.append(Citation(len(text), len(text) + len(marker), marker, (sentence.source.id,)))
+        text += f"{marker}\n"
+    return text.removesuffix("\n"), citations
 
 
 def _read(encoder: Encoder, text: str) -> tuple[list[Span], Vectors]:

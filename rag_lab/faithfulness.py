@@ -91,7 +91,7 @@ class EntailmentModel:
         """By hub id or path (see ``models.resolve``, whose errors it raises); ValueError without such labels."""
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-        source = models.resolve(name).path_or_id
+        source = models.resolve(name, "classifier").path_or_id
         model = AutoModelForSequenceClassification.from_pretrained(source)
         tokenizer = AutoTokenizer.from_pretrained(source)
         longest = getattr(model.config, "max_position_embeddings", 512)

@@ -12,6 +12,7 @@ from rag_lab.chat_tokens import chat_tokens, text_tokens
 from rag_lab.conversation import Block, CacheTime, Completion, Prompt, Stream, Turn, Usage, finish
 from rag_lab.decoding import Reading, Writing, batches
 from rag_lab.gguf_cache import dequantised
+from rag_lab.packed_linear import pack_linear_layers
 from rag_lab.prefix_cache import PrefixCache, empty_state
 from rag_lab.shared_reading import read_shared, side_by_side, write_and_rate
 
@@ -54,7 +55,7 @@ class LocalLLM:
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # reading the weights takes a moment; downloads have a bar of their own
-        files = models.resolve(name)
+        files = models.resolve(name, "language model")
         source = files.path_or_id
         if files.gguf_file:
             source = str(dequantised(Path(source) / files.gguf_file))
@@ -68,7 +69,8 @@ class LocalLLM:
                 f"{name} is no language model: it has no weights for {missing[0]} and {len(missing) - 1} more."
             )
         identity = name if files.source == "package" else _weights_identity(source, model)
-        return cls(name, model.to(device), AutoTokenizer.from_pretrained(source), prefix_cache, identity)
+        model = pack_linear_layers(model.to(device))
+        return cls(name, model, AutoTokenizer.from_pretrained(source), prefix_cache, identity)
 
     def __repr__(self) -> str:
         return f"LocalLLM({self.name!r}, {self.dtype})"

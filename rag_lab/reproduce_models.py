@@ -68,13 +68,14 @@ class Models:
 def missing(named: Models) -> list[str]:
     """One sentence for each model that cannot be had now; none where all can."""
     problems = []
+    kinds: dict[str, models.ModelKind] = {named.reranker: "classifier", named.llm: "language model"}
     for name in dict.fromkeys(named.named):
         if is_paid(name):
             if settings.mode() == "offline" or not _has_key():
                 problems.append(f"{name}: set ANTHROPIC_API_KEY and RAG_LAB_MODE=live")
             continue
         try:
-            models.resolve(name)
+            models.resolve(name, kinds.get(name, "encoder"))
         except FileNotFoundError as error:
             problems.append(f"{name}: {error}")
     if named.encoder and not problems and not named.allow_remote_code:

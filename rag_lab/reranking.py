@@ -20,6 +20,7 @@ import numpy as np
 from rag_lab import models
 from rag_lab.encoder import Encoder, Kind, Vectors
 from rag_lab.llm import Block, LocalLLM, Prompt, Turn
+from rag_lab.packed_linear import pack_linear_layers
 from rag_lab.search import Hit, Retriever, reciprocal_rank_fusion
 
 Reranker = Callable[[str, Sequence[Hit]], list[Hit]]
@@ -94,11 +95,12 @@ def cross_encoder(name: str, dtype: str | None = None, device: str | None = None
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    source = models.resolve(name).path_or_id
+    source = models.resolve(name, "classifier").path_or_id
     device = device or models.device()
     dtype = dtype or models.best_dtype(device)
     tokenizer = AutoTokenizer.from_pretrained(source)
-    model = AutoModelForSequenceClassification.from_pretrained(source, dtype=getattr(torch, dtype)).to(device).eval()
+    model = AutoModelForSequenceClassification.from_pretrained(source, dtype=getattr(torch, dtype))
+    model = pack_linear_layers(model.to(device)).eval()
     if model.config.num_labels != 1:
         raise ValueError(f"{name} has {model.config.num_labels} labels; a reranker gives one score a pair.")
     window = min(tokenizer.model_max_length, model.config.max_position_embeddings)

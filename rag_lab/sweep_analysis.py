@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rag_lab.metrics import Interval, answer_score, answer_scores, bootstrap_ci
+from rag_lab.metrics import Interval, answer_score, answer_scores, bootstrap_ci, wilson_interval
 
 Row = dict[str, Any]
+
+
+class TooFewQuestions(ValueError):  # noqa: N818
+    """There are no two halves with a scored question each; the message is a sentence for the reader."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def main_effects(rows: Sequence[Row]) -> list[Effect]:
 
     The interval is over questions (paired: each question's mean over the one set less that over the other). In a
     grid the sets differ in nothing else; in a zip they may differ in other keys too. Questions on which every
-    configuration of a set failed are left out.
+    configuration of a set failed are left out. Equal differences have an interval too: see ``_interval_of``.
     """
     table = scores(rows)
     found = []
@@ -81,7 +85,7 @@ def main_effects(rows: Sequence[Row]) -> list[Effect]:
             difference = _means(table[mask]) - _means(table[~mask])
             difference = difference[~np.isnan(difference)]
             if difference.size:
-                found.append(Effect(key, value, int(mask.sum()), bootstrap_ci(difference)))
+                found.append(Effect(key, value, int(mask.sum()), _interval_of(difference)))
     return found
 
 
@@ -89,14 +93,17 @@ def honest_best(rows: Sequence[Row], seed: int = 0) -> Best:
     """Choose the best on one half of the questions and report it on the other, so that luck is not counted twice.
 
     The halves are drawn by a hash of seed and question id, each with half of the positives and of the negatives; of
-    equal configurations the first is chosen. ValueError where a half has no question that the best, or any
-    configuration, has a score on.
+    equal configurations the first is chosen. TooFewQuestions, a ValueError, where a half has no question that the
+    best, or any configuration, has a score on.
     """
     table = scores(rows)
     first = _half(rows[0], seed)
     means = _means(table[:, first].T)
     if np.isnan(means).all() or first.all():
-        raise ValueError("There are too few scored questions for two halves: ask two or more.")
+        raise TooFewQuestions(
+            "There are too few scored questions for one half to choose the best and the other to report it: ask two "
+            "or more."
+        )
     best = int(np.nanargmax(means))
     other = table[:, ~first]
     same = []
@@ -109,8 +116,20 @@ def honest_best(rows: Sequence[Row], seed: int = 0) -> Best:
 
 
 def _touches_zero(difference: np.ndarray) -> bool:
-    interval = bootstrap_ci(difference)
+    interval = _interval_of(difference)
     return interval.low <= 0 <= interval.high
+
+
+def _interval_of(difference: np.ndarray) -> Interval:
+    """Mean of paired differences, each in [-1, 1], with its 95% interval.
+
+    Where all are equal, as that of one question is, a bootstrap interval would have no width. Then it allows for as
+    large a share of other differences as Wilson's bound for 0 of n allows, as ``answer_scores`` does.
+    """
+    if np.ptp(difference) > 1e-9:  # not 0: means of equal scores may differ by rounding
+        return bootstrap_ci(difference)
+    value, others = float(difference.mean()), wilson_interval(0, difference.size).high
+    return Interval(value, value - others * (value + 1), value + others * (1 - value), difference.size)
 
 
 def _means(table: np.ndarray) -> np.ndarray:
@@ -133,5 +152,7 @@ def _interval(row: Row, half: np.ndarray) -> Interval:
     outcomes = [outcome for outcome, inside in zip(row["outcomes"].values(), half, strict=True) if inside]
     mean = answer_scores(outcomes).mean if outcomes else None
     if mean is None:
-        raise ValueError(f"Run {row['number']} has no scored question in one half: ask more, or again.")
+        raise TooFewQuestions(
+            f"Run {row['number']}, the best on one half, has no scored question on the other: ask more, or again."
+        )
     return mean

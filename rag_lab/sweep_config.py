@@ -15,11 +15,12 @@ from rag_lab.datasets import Corpus, Question
 from rag_lab.documents import Document, load_folder
 from rag_lab.language_models import is_paid
 from rag_lab.prompting import Message
-from rag_lab.sweep_keys import KEYS, Configuration
+from rag_lab.sweep_keys import KEYS, Configuration, context_unread
 from rag_lab.sweep_yaml import Entry, SweepFile, read_top
 from rag_lab.templates import Template, load_template
 
 QUESTIONS = ("path", "sample", "seed")
+MOST = 10_000  # configurations: each is held in memory and hashed with all documents; a typo can ask for millions
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def parse_sweep(text: str, name: str = "sweep", folder: Path | None = None) -> S
     list. ``corpus`` is a built-in one (default: handbook) or a list of them, searched together; or ``documents`` is a
     folder and ``questions`` a file of JSON lines. ``questions: {path, sample, seed}`` takes ``sample`` of them, in
     the share of those that have no answer. Paths are looked for as they are, then in ``folder``, then in ``data``.
+    A grid has at most ``MOST`` configurations, and a context must be read in one of them: ``context_unread``.
 
     Raises ValueError, or FileNotFoundError for a file, folder or model that is not there. The sentence names the
     line, and for an unknown key the nearest that there is.
@@ -90,6 +92,14 @@ def _parsed(file: SweepFile, text: str, name: str) -> Sweep:
     for number, configuration in enumerate(configurations, 1):
         if (first := runs.setdefault(repr(configuration), number)) != number:
             file.refuse(max(lines.values(), default=1), f"runs {first} and {number} are the same: leave one out.")
+    contextual = [configuration for configuration in configurations if configuration["context.method"] != "none"]
+    if contextual and all(map(context_unread, contextual)):
+        file.refuse(
+            lines["context.method"],
+            f"context.method is {contextual[0]['context.method']!r}, which no run reads: embedding.late embeds the "
+            "document itself, and there is neither BM25 nor a reranker. Leave context.method out, or set "
+            "embedding.late: false or retrieval.method: hybrid.",
+        )
     corpus = _corpus(file, top)
     return Sweep(
         name,
@@ -131,12 +141,21 @@ def _find_model(key: str, name: str) -> None:
 
         costs.price(name)  # raises for a model without a price
     elif name not in sweep_keys.MODELS[key]:
-        models.resolve(name)
+        kinds: dict[str, models.ModelKind] = {"embedding.model": "encoder", "retrieval.rerank": "classifier"}
+        models.resolve(name, kinds.get(key, "language model"))
 
 
 def _combined(file: SweepFile, mode: Entry, lists: Mapping[str, Entry]) -> list[Configuration]:
     columns = [entry.value for entry in lists.values()]
     if mode.value == "grid":
+        if (count := math.prod(map(len, columns))) > MOST:
+            sizes = " × ".join(f"{key} {len(entry.value)}" for key, entry in lists.items())
+            longest = max(lists, key=lambda key: len(lists[key].value))
+            file.refuse(
+                lists[longest].line,
+                f"the grid has {count:,} configurations ({sizes}), and {MOST:,} is the most: take values out, or set "
+                "them side by side with sweep_mode: zip.",
+            )
         return [dict(zip(lists, values, strict=True)) for values in itertools.product(*columns)]
     if len({len(column) for column in columns}) > 1:
         counts = ", ".join(f"{key} (line {entry.line}) {len(entry.value)}" for key, entry in lists.items())

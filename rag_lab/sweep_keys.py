@@ -139,6 +139,15 @@ KEYS = {
 }
 
 
+def context_unread(settings: Configuration) -> bool:
+    """Whether a chunk's context is there, but nobody reads it.
+
+    Late vectors are those of the document itself, and a prompt quotes the chunk alone: BM25 and rerankers are left.
+    """
+    elsewhere = settings["retrieval.method"] != "dense" or settings["retrieval.rerank"] != "none"
+    return settings["context.method"] != "none" and settings["embedding.late"] and not elsewhere
+
+
 def default_size(strategy: str) -> int | None:
     """The strategy's own chunk size."""
     return inspect.signature(CHUNKERS[strategy]).parameters["size"].default

@@ -1,6 +1,6 @@
 """What a sweep will do, what it may cost, and the keys that its rows are kept under."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from rag_lab import budget, settings, sweep_cache
@@ -12,10 +12,37 @@ from rag_lab.prompting import assign_sources, build_prompt
 from rag_lab.store import content_key
 from rag_lab.sweep_config import Sweep
 from rag_lab.sweep_index import INDEX_KEYS, cut
-from rag_lab.sweep_keys import MODELS, NOT_EXTRACTIVE, Configuration
+from rag_lab.sweep_keys import KEYS, MODELS, NOT_EXTRACTIVE, Configuration, context_unread
 from rag_lab.sweep_stages import Group, history
 
 CONTEXT_TOKENS = 200  # the most that ``contextual.situate`` lets Claude write for a chunk
+
+# When a key that is not at its default makes no difference to a run, and why.
+_WITHOUT_EFFECT: dict[str, tuple[Callable[[Configuration], bool], str]] = {
+    "embedding.model": (
+        lambda c: (
+            c["retrieval.method"] == "bm25"
+            and c["retrieval.rerank"] != "max_sim"
+            and c["chunking.strategy"] != "by_tokens"
+            and c["llm.model"] != "extractive"
+        ),
+        "nothing is embedded",
+    ),
+    "embedding.late": (lambda c: c["retrieval.method"] == "bm25", "bm25 searches without vectors"),
+    "context.method": (
+        context_unread,
+        "embedding.late embeds the document itself, and nothing else reads the context",
+    ),
+    "context.model": (
+        lambda c: c["context.method"] != "llm",
+        "only context.method llm has a model write the context",
+    ),
+    "extractive.threshold": (lambda c: c["llm.model"] != "extractive", "it is the extractive reader's"),
+    "dialog_history_path": (
+        lambda c: not c["dialog_history"] and c["llm.model"] != "extractive",
+        "dialog_history is 0",
+    ),
+}
 
 
 def plan(sweep: Sweep) -> str:
@@ -25,9 +52,7 @@ def plan(sweep: Sweep) -> str:
         f"{sweep.name}: {runs} runs ({sweep.mode}) with {len(groups(sweep, range(1, runs + 1)))} indexes over "
         f"{len(sweep.documents)} documents, {questions} questions each: {runs * questions} answers."
     )
-    idle = [key for key in sweep.swept if key.startswith(NOT_EXTRACTIVE) and key != "llm.model"]
-    if idle and any(c["llm.model"] == "extractive" for c in sweep.configurations):
-        text += f" To llm.model extractive, which has no prompt, {', '.join(idle)} makes no difference."
+    text += "".join(f" {note}" for note in _notes(sweep))
     paid = [c for c in sweep.configurations if is_paid(c["llm.model"]) or pays_for_context(c)]
     if not paid:
         return f"{text} No paid model is called."
@@ -41,6 +66,28 @@ def plan(sweep: Sweep) -> str:
     dollars, left = _most_dollars(sweep, paid), budget.BUDGET.left()
     over = "; MORE THAN IS LEFT, the run will stop at the cap" if dollars > left else ""
     return f"{text} Paid models: up to about {usd(dollars)}, if no two prompts are equal; {usd(left)} left{over}."
+
+
+def _notes(sweep: Sweep) -> list[str]:
+    """What the file sets without effect, in how many of the runs."""
+    notes, runs = [], len(sweep.configurations)
+    quoting = [c for c in sweep.configurations if c["llm.model"] == "extractive"]
+    idle = [key for key in KEYS if key.startswith(NOT_EXTRACTIVE) and key != "llm.model"]
+    idle = [key for key in idle if key in sweep.swept or any(c[key] != KEYS[key].default for c in quoting)]
+    if idle and quoting:
+        notes.append(f"To llm.model extractive, which has no prompt, {', '.join(idle)} makes no difference.")
+    for key, (without_effect, why) in _WITHOUT_EFFECT.items():
+        found = sum(c[key] != KEYS[key].default and without_effect(c) for c in sweep.configurations)
+        if found:
+            notes.append(f"In {found} of {runs} runs {key} makes no difference: {why}.")
+    partly = [c for c in sweep.configurations if c["embedding.late"] and c["context.method"] != "none"]
+    partly = [c for c in partly if c["retrieval.method"] != "bm25" and not context_unread(c)]
+    if partly:
+        notes.append(
+            f"In {len(partly)} of {runs} runs the context of context.method reaches BM25 or the reranker only: the "
+            "vectors of embedding.late are those of the document itself."
+        )
+    return notes
 
 
 def pays_for_context(configuration: Configuration) -> bool:

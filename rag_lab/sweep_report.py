@@ -12,7 +12,7 @@ from rag_lab.metrics import OUTCOMES, Interval
 from rag_lab.papers import markdown_table, show_interval
 from rag_lab.sweep_analysis import Best as Best
 from rag_lab.sweep_analysis import Effect as Effect
-from rag_lab.sweep_analysis import Row, swept
+from rag_lab.sweep_analysis import Row, TooFewQuestions, swept
 from rag_lab.sweep_analysis import honest_best as honest_best
 from rag_lab.sweep_analysis import main_effects as main_effects
 from rag_lab.sweep_analysis import ranked as ranked
@@ -61,9 +61,8 @@ def label(row: Row, keys: Sequence[str]) -> str:
 def plot_ranking(axes: "Axes", rows: Sequence[Row], n: int = 20) -> None:
     """Mean score with interval of the best ``n`` configurations, best on top."""
     best = [row for row in ranked(rows) if row["mean"]][:n]
-    intervals = [Interval(*(row["mean"][f] for f in ("value", "low", "high", "n"))) for row in best]
     keys = swept(rows)
-    plots.differences(axes, [label(row, keys) for row in best], {"mean score": intervals})
+    plots.differences(axes, [label(row, keys) for row in best], {"mean score": [_mean(row) for row in best]})
     axes.set_xlabel("mean score a question (+1, 0, −1), 95% interval")
 
 
@@ -75,20 +74,52 @@ def plot_effects(axes: "Axes", effects: Sequence[Effect]) -> None:
 
 
 def sentences(rows: Sequence[Row], seed: int = 0) -> list[str]:
-    """The findings in plain sentences: the honest winner, and how many it is not told apart from."""
-    best = honest_best(rows, seed)
-    said = [
-        f"Best on one half of the questions: run {best.row['number']} "
-        f"({label(best.row, swept(rows)).partition(': ')[2] or 'the only one'}), {_show(best.chosen)}.",
-        f"On the other half, which did not choose it, it scores {_show(best.reported)}: this is its number.",
-        f"Not told apart from it there (95% interval of the paired difference holds 0, {len(rows) - 1} comparisons): "
-        + (f"{len(best.same)} of {len(rows) - 1} others." if best.same else "none of the others."),
-    ]
+    """The findings in plain sentences: the honest winner, how many it is not told apart from, and what these
+    questions cannot show."""
+    return _findings(rows, seed)[1]
+
+
+def _findings(rows: Sequence[Row], seed: int = 0) -> tuple[Best | None, list[str]]:
+    """The honest winner, None where there is nothing to choose from or by, and the sentences."""
+    best = None
+    try:
+        best = honest_best(rows, seed) if len(rows) != 1 else None
+        said = _winner(best, rows) if best else [_only(rows[0])]
+    except TooFewQuestions as error:
+        said = [f"No best one is named. {error}"]
+    positives = len(rows[0]["answerable"])
+    negatives = len(rows[0]["outcomes"]) - positives
+    if not negatives:
+        said.append("Every question has an answer, so nothing shows how often a question without one is answered.")
+    elif not positives:
+        said.append("No question has an answer, so 0 is the most there is, and to refuse everything reaches it.")
+    elif best and 1 in (positives, negatives):
+        kind = "an" if positives == 1 else "no"
+        said.append(f"Only one question has {kind} answer, and one half lacks it: do not compare the halves' scores.")
     if errors := sum(row["counts"]["error"] for row in rows):
         said.append(
             f"{errors} answers failed; they are counted apart, without a score. Run the sweep again for them."
         )
-    return said
+    return best, said
+
+
+def _winner(best: Best, rows: Sequence[Row]) -> list[str]:
+    return [
+        f"Best on one half of the questions: run {best.row['number']} "
+        f"({label(best.row, swept(rows)).partition(': ')[2]}), {_show(best.chosen)}.",
+        f"On the other half, which did not choose it, it scores {_show(best.reported)}: this is its number.",
+        f"Not told apart from it there (95% interval of the paired difference holds 0, {len(rows) - 1} comparisons): "
+        + (f"{len(best.same)} of {len(rows) - 1} others." if best.same else "none of the others."),
+    ]
+
+
+def _only(row: Row) -> str:
+    mean = f"scores {_show(_mean(row))} on all questions" if row["mean"] else "has no score"
+    return f"Run {row['number']} is the only one, so nothing was chosen: it {mean}."
+
+
+def _mean(row: Row) -> Interval:
+    return Interval(*(row["mean"][field] for field in ("value", "low", "high", "n")))
 
 
 def _show(interval: Interval) -> str:
@@ -98,12 +129,13 @@ def _show(interval: Interval) -> str:
 def write_report(rows: Sequence[Row], path: str | Path, title: str = "") -> Path:
     """One self-contained HTML page: findings, ranking, main effects, where answers failed. Returns its path.
 
-    ValueError as ``scores`` and ``honest_best``.
+    What too few questions, or one configuration, cannot show is said in a sentence. ValueError as ``scores``.
     """
-    title = title or f"Sweep: {rows[0]['name'] if rows else ''}"
-    said, best, effects = sentences(rows), honest_best(rows), main_effects(rows)
+    (best, said), effects = _findings(rows), main_effects(rows)
+    title = title or f"Sweep: {rows[0]['name']}"
     header, body = cells(rows)
-    same = {str(number) for number in (*best.same, best.row["number"])}
+    same = {str(number) for number in (*best.same, best.row["number"])} if best else set()
+    drawn = min(sum(bool(row["mean"]) for row in rows), 20)
     keys = swept(rows)
     fixed = {key: value for key, value in rows[0]["configuration"].items() if key not in keys}
     parts = [
@@ -112,10 +144,13 @@ def write_report(rows: Sequence[Row], path: str | Path, title: str = "") -> Path
         "correctly, −1 one answered that the documents do not answer, 0 otherwise; errors have none.</p>",
         *(f"<p>{html.escape(sentence)}</p>" for sentence in said),
         "<h2>Ranking</h2>",
-        _figure(lambda axes: plot_ranking(axes, rows), min(len(rows), 20), "Mean score of the best configurations"),
-        _html_table(header, body, same),
-        "<p>Shaded: the winner and those not told apart from it.</p>",
     ]
+    if drawn:
+        figure = _figure(lambda axes: plot_ranking(axes, rows), drawn, "Mean score of the best configurations")
+        parts.append(figure)
+    parts.append(_html_table(header, body, same))
+    if best:
+        parts.append("<p>Shaded: the winner and those not told apart from it.</p>")
     if effects:
         lines = [
             [e.key, _shown(e.value), str(e.configurations), _show(e.difference), "" if e.found else "none found"]

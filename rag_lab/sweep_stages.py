@@ -107,6 +107,10 @@ def _prepare(group: Group, settings: Configuration, chunks: list[Chunk]) -> list
     hits = retrieved(group.documents, group.questions, settings, chunks)
     k, model = settings["retrieval.top_k"], settings["llm.model"]
     found: list[Prepared | Result] = []
+    if model != "extractive" and (most := settings["llm.max_tokens"]) >= (window := load_llm(model).window):
+        raise ValueError(
+            f"llm.max_tokens is {most}, and the window of {model} {window}: no room is left for sources."
+        )
     for question, ranked in zip(group.questions, hits, strict=True):
         retriever: Retriever = functools.partial(_first, ranked)
         if model == "extractive":

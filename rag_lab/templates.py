@@ -11,6 +11,7 @@ from rag_lab import settings
 from rag_lab.documents import Chunk
 from rag_lab.escaping import escape, escape_field
 from rag_lab.injection import Finding, overlaps
+from rag_lab.markers import find_citations
 
 PROMPTS = settings.DATA / "prompts"
 
@@ -87,11 +88,11 @@ def load_template(name: str | Path = "sources", system: str | Path | None = None
     """A layout of ``data/prompts`` by name (``sources``, ``documents``, ``liu2023``), or a YAML file of your own.
 
     ``system`` is a file with another system prompt than the layout's own, such as ``prompts/weak.txt``. A path is
-    looked for as it is, then in ``data``, then in ``data/prompts``. FileNotFoundError where there is none; ValueError
-    for a file that is no layout.
+    looked for as it is, then in ``data``, then in ``data/prompts``. A byte order mark is left out. FileNotFoundError
+    where there is none; ValueError for a file that is no layout.
     """
     path = _find(name, ".yaml")
-    parts = yaml.safe_load(path.read_text(encoding="utf-8"))
+    parts = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
     if not isinstance(parts, dict):
         raise ValueError(f"{path} holds no parts of a layout: copy data/prompts/sources.yaml and change it.")
     if unknown := set(parts) - {*_PARTS, "system", "markers"}:
@@ -107,7 +108,7 @@ def load_template(name: str | Path = "sources", system: str | Path | None = None
     markers = tuple(dict.fromkeys([*tags, *(parts.get("markers") or ())]))
     escape("", markers)  # raises for one that cannot be guarded
     file = system if system is not None else parts.get("system") and path.parent / parts["system"]
-    text = _find(file, ".txt").read_text(encoding="utf-8").strip() if file else ""
+    text = _find(file, ".txt").read_text(encoding="utf-8-sig").strip() if file else ""
     return Template(path.stem, text, **texts, markers=markers)
 
 
@@ -146,7 +147,9 @@ def render_source(source: Source, number: int, template: Template) -> str:
     }
     values = {name: escape_field(value, template.markers, in_tag) for name, value in fields.items()}
     values |= {"number": str(number), "warning": _WARNING if source.suspect else ""}
-    values["text"] = escape(source.text, template.markers)
+    # A "[S1]" of the text itself, repeated in an answer, would be a citation. "(S1)" stays: it may be a railway line.
+    own = find_citations(source.text) if "{id}" in template.source else []
+    values["text"] = escape(source.text, template.markers, [c.start for c in own if c.text[0] not in "(（"])
     return fill(template.source, values)
 
 

@@ -87,10 +87,10 @@ def check_broken(events: list[Event], whole: str) -> None:
 
 
 def test_a_stream_that_dies_in_a_marker_gives_what_it_held_back() -> None:
-    events = list(stream_answer(QUESTION, FOUND, Scripted("Dogs may [S", MemoryError("out of memory"))))
+    events = list(stream_answer(QUESTION, FOUND, Scripted("Dogs may [S", CallFailed("model: 529"))))
     check_broken(events, "Dogs may [S1].")
     assert parts(events)[1] == "Dogs may [S"
-    assert parts(events)[2].reason == "broken off after 11 characters: MemoryError: out of memory"
+    assert parts(events)[2].reason == "broken off after 11 characters: model: 529"
 
 
 @pytest.mark.parametrize("kind", ["drop_stream", "end_stream", "error_event"])
@@ -112,9 +112,8 @@ def test_a_stream_of_claude_that_dies_is_not_shown_where_checks_come_first(messa
     assert got.trace.written == "Dogs ar"  # a delta has seven characters; two events come before the first
 
 
-def test_a_local_stream_that_dies_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_local_model_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     llm = smollm2()
-    whole = answer(QUESTION, FOUND, llm, max_tokens=12).text
     read = Reading.read
     calls: list[Any] = []
 
@@ -125,16 +124,26 @@ def test_a_local_stream_that_dies_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         return read(self, *args, **keywords)
 
     monkeypatch.setattr(Reading, "read", dying)
-    check_broken(list(stream_answer(QUESTION, FOUND, llm, max_tokens=12)), whole)
+    streamed: list[Event] = []
+    with pytest.raises(RuntimeError, match="not enough memory"):
+        streamed.extend(stream_answer(QUESTION, FOUND, llm, max_tokens=12))
+    assert any(isinstance(event, TextEvent) for event in streamed)  # it came after the first piece
 
 
-def test_before_the_first_piece_errors_are_as_in_answer() -> None:
+def test_a_call_that_fails_before_the_first_piece_is_an_error() -> None:
     _, streamed, got = parts(list(stream_answer(QUESTION, FOUND, Scripted(CallFailed("model: 529")))))
     assert (streamed, got.status) == ("", "error")
     assert "model: 529" in got.reason
-    for error in (OverBudget("too dear"), TypeError("a bug")):
-        with pytest.raises(type(error), match=str(error)):
-            list(stream_answer(QUESTION, FOUND, Scripted(error)))
+
+
+@pytest.mark.parametrize("check_first", [False, True])
+@pytest.mark.parametrize("before", [(), ("Dogs may come. ",)], ids=["at once", "after the first piece"])
+@pytest.mark.parametrize("error", [OverBudget("too dear"), TypeError("a bug"), RuntimeError("no key")], ids=repr)
+def test_what_is_no_failure_of_the_call_is_raised(
+    error: Exception, before: tuple[str, ...], check_first: bool
+) -> None:
+    with pytest.raises(type(error), match=str(error)):
+        list(stream_answer(QUESTION, FOUND, Scripted(*before, error), check_first=check_first))
 
 
 # Checks first

@@ -1,5 +1,6 @@
 """A question to a small folder, by the real encoder and the extractive reader."""
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,25 @@ def test_vectors_are_kept_until_the_texts_change(folder: Path, monkeypatch: pyte
     (folder / "wells.txt").write_text("The town draws its water from three wells.\n")
     module.index(chunks_of(folder), encoder)
     assert sizes == [2, 2]
+
+
+def test_files_that_are_not_read_are_told_once(folder: Path) -> None:
+    def told() -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ask(folder, "How many people does the reading room seat?")
+        return [str(warning.message) for warning in caught]
+
+    assert told() == []
+    (folder / "questions.jsonl").write_text("{}\n")
+    (first,) = told()
+    assert "1 of 3 files" in first
+    assert "questions.jsonl" in first
+    assert told() == []
+    (folder / "scan.pdf").write_bytes(b"no PDF")  # the texts are the same, what is missing is not
+    (second,) = told()
+    assert "scan.pdf" in second
+    assert told() == []
 
 
 def test_bad_input(folder: Path, tmp_path: Path) -> None:

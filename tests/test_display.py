@@ -5,9 +5,10 @@ from html.parser import HTMLParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_lab.citations import check_numbers, validate_citations
+from rag_lab.citations import check_numbers, report, validate_citations
 from rag_lab.display import AnswerView, show_answer
 from rag_lab.grounding import check_quotes
+from rag_lab.markers import Citation
 from tests.cited_sources import sources
 
 TAGS = {"div", "style", "span", "a", "ul", "li", "details", "summary", "mark", "p"}
@@ -100,6 +101,16 @@ def test_what_is_wrong_is_said_in_words() -> None:
         "⚠ quote too short to prove anything: [S1] “20”\n"
         "⚠ quote from a source that does not exist: [S7] “x y z”"
     )
+
+
+def test_a_marker_in_quoted_words_is_told_from_a_citation() -> None:
+    given = sources("Dogs may come, see [S2].", "Cats stay.")
+    text = "Dogs may come, see [S2]. [S1]"
+    shown = show_answer(text, report(text, [Citation(25, 29, "[S1]", ("S1",))], (), given))
+    assert repr(shown).splitlines()[0] == "Dogs may come, see [S2] (no citation). [S1]"
+    page = Page(shown.html)
+    assert page.text.startswith("Dogs may come, see [S2] (no citation). [S1]")
+    assert [link[-3:] for link in page.links] == ["-S1"]
 
 
 def test_a_notebook_is_given_html() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rag_lab.documents import Chunk, Document, load_folder
+from rag_lab.exercises_10 import pdf
 
 
 def write(folder: Path, name: str, content: str | bytes) -> None:
@@ -125,28 +126,6 @@ def test_html_title_is_no_text_even_without_a_head(tmp_path: Path) -> None:
 
 def test_html_title_falls_back_to_the_heading(tmp_path: Path) -> None:
     assert read_one(tmp_path, "page.htm", "<h3>Third</h3><p>x</p>").title == "Third"
-
-
-def pdf(*pages: str) -> bytes:
-    """A PDF with one line of text a page."""
-    from io import BytesIO
-
-    from pypdf import PdfWriter
-    from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
-
-    writer = PdfWriter()
-    names = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica", "/Encoding": "/WinAnsiEncoding"}
-    font = DictionaryObject({NameObject(key): NameObject(value) for key, value in names.items()})
-    for text in pages:
-        page = writer.add_blank_page(300, 300)
-        fonts = DictionaryObject({NameObject("/F1"): font})
-        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
-        stream = DecodedStreamObject()
-        stream.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode())
-        page[NameObject("/Contents")] = writer._add_object(stream)
-    buffer = BytesIO()
-    writer.write(buffer)
-    return buffer.getvalue()
 
 
 def test_pdf_pages_are_joined_by_a_blank_line(tmp_path: Path) -> None:

@@ -50,6 +50,17 @@ def test_several_sentences_come_best_first_and_equal_ones_once() -> None:
     assert [sentence.score for sentence in best] == pytest.approx([1, math.sqrt(0.5)], abs=1e-6)
 
 
+@pytest.mark.parametrize("own", ["[S3]", "[S1]", "(S1)", "【Ｓ３】"])
+def test_a_marker_in_a_passage_s_own_words_is_no_citation(own: str) -> None:
+    said = f"Dogs in the office: 狗 😀, see {own}."
+    got = ExtractiveReader(Counting(), count=2).answer("Dogs in the office?", retriever(PARKING, said, "Dogs bark."))
+    assert got.text == f"{said} [S2]\nDogs bark. [S3]"  # verbatim
+    assert (got.cited_ids, got.problems) == (("S2", "S3"), ())
+    assert [got.text[c.start : c.end] for c in got.report.citations] == ["[S2]", "[S3]"]
+    assert [sentence.ids for sentence in got.report.sentences] == [("S2",), ("S3",)]
+    assert got.quotes[0].quote == said == got.sources[1].text
+
+
 def test_under_the_threshold_it_refuses_and_says_so() -> None:
     reader = ExtractiveReader(Counting(), threshold=0.8)
     assert reader.answer("Dogs in the office?", retriever(DOGS)).status == "answered"

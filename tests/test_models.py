@@ -1,5 +1,6 @@
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import torch
 from huggingface_hub.errors import RepositoryNotFoundError
 
 from rag_lab import models
+from rag_lab.encoder import Encoder
+from rag_lab.faithfulness import EntailmentModel
+from rag_lab.llm import LocalLLM
+from rag_lab.reranking import cross_encoder
 
 WEB_SEARCH = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 
@@ -33,6 +38,12 @@ def in_folder(folder: Path, **files: object) -> models.ModelFiles:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content), encoding="utf-8")
     return models.resolve(str(folder))
+
+
+def test_a_byte_order_mark_in_a_model_s_files_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "config_sentence_transformers.json").write_bytes(b'\xef\xbb\xbf{"prompts": {"query": "q: "}}')
+    files = in_folder(tmp_path, **{"1_Pooling__config": {"pooling_mode_cls_token": True}})
+    assert models.embedding_traits(files).query_prefix == "q: "
 
 
 def test_minilm_is_found_in_its_package_without_importing_it() -> None:
@@ -65,9 +76,31 @@ def test_offline_and_without_its_package_a_short_name_says_what_to_install() -> 
         models.resolve("minilm")
 
 
-def test_offline_a_hub_id_says_how_to_go_on() -> None:
-    with pytest.raises(FileNotFoundError, match=r"HF_HUB_OFFLINE=1.*to go on offline: use 'minilm' or 'smollm2'"):
-        models.resolve("jinaai/jina-embeddings-v2-small-en")
+@pytest.mark.parametrize(
+    ("kind", "way", "names"),
+    [
+        (None, "use the bundled 'minilm' or 'smollm2', or give the path", "'minilm', 'smollm2' or a hub id"),
+        ("encoder", "use the bundled 'minilm', or give the path", "file, 'minilm' or a hub id"),
+        ("language model", "use the bundled 'smollm2', or give the path", "file, 'smollm2' or a hub id"),
+        ("classifier", "give the path", "a .gguf file or a hub id"),
+    ],
+)
+def test_offline_a_missing_model_says_how_to_go_on(kind: models.ModelKind | None, way: str, names: str) -> None:
+    with pytest.raises(FileNotFoundError, match=rf"HF_HUB_OFFLINE=1.*to go on offline: {way} of a downloaded copy"):
+        models.resolve("jinaai/jina-embeddings-v2-small-en", kind)
+    with pytest.raises(FileNotFoundError, match=names):
+        models.resolve("./no/such/folder", kind)
+
+
+@pytest.mark.parametrize(
+    ("load", "named"),
+    [(Encoder.load, ["minilm"]), (LocalLLM.load, ["smollm2"]), (cross_encoder, []), (EntailmentModel.load, [])],
+)
+def test_each_loader_suggests_what_it_can_load(load: Callable[[str], object], named: list[str]) -> None:
+    for name in ("nobody/nothing", "./nothing"):
+        with pytest.raises(FileNotFoundError) as raised:
+            load(name)
+        assert [short for short in models.BUNDLED if short in str(raised.value)] == named
 
 
 @pytest.mark.parametrize(

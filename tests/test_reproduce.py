@@ -326,7 +326,7 @@ def test_the_papers_own_models_by_the_same_command(
     monkeypatch.setattr(datasets, "load_scifact", lambda: small_set(2))
     monkeypatch.setattr(datasets, "load_codebases", small_codebases)
 
-    def found(name: str) -> models.ModelFiles:
+    def found(name: str, kind: str | None = None) -> models.ModelFiles:
         return models.ModelFiles(name, classifier if "cross-encoder" in name else encoder, "path", "")
 
     monkeypatch.setattr(models, "resolve", found)
@@ -412,7 +412,7 @@ def test_missing_models_are_named(encoder: str, monkeypatch: pytest.MonkeyPatch)
     (no_hub,) = reproduce_models.missing(jina)
     assert "HF_HUB_OFFLINE" in no_hub
     found = models.ModelFiles("jinaai/jina-embeddings-v2-small-en", encoder, "path", "")
-    monkeypatch.setattr(models, "resolve", lambda name: found)
+    monkeypatch.setattr(models, "resolve", lambda name, kind=None: found)
     (code,) = reproduce_models.missing(jina)
     assert "--allow-remote-code" in code
     assert (

@@ -9,7 +9,8 @@ from typing import Any
 import filelock
 import pytest
 
-from rag_lab import budget, sweep_cache, sweep_index, sweep_stages
+from rag_lab import budget, sweep_cache, sweep_config, sweep_index, sweep_stages
+from rag_lab.__main__ import main
 from rag_lab.conversation import Completion, Prompt, Usage
 from rag_lab.store import content_key
 from rag_lab.sweep import plan, run_sweep
@@ -304,6 +305,64 @@ def test_the_plan_counts_runs_and_names_what_makes_no_difference(tmp_path: Path)
         "small: 12 runs (grid) with 2 indexes over 3 documents, 7 questions each: 84 answers. To llm.model "
         "extractive, which has no prompt, dialog_history makes no difference. No paid model is called."
     )
+
+
+def test_the_plan_counts_the_runs_that_do_not_read_the_context(tmp_path: Path) -> None:
+    text = """\
+documents: documents
+questions: questions.jsonl
+sweep:
+  embedding.late: [false, true]
+  context.method: [none, headings]
+  retrieval.method: [dense, hybrid, bm25]
+"""
+    said = plan(load_sweep(sweep_folder.write(tmp_path, text)))
+    # Of 12 runs: late and bm25 are 2, late with headings under dense 1, under hybrid 1.
+    assert "In 2 of 12 runs embedding.late makes no difference: bm25 searches without vectors." in said
+    assert "In 1 of 12 runs context.method makes no difference: embedding.late embeds the document itself" in said
+    assert "In 1 of 12 runs the context of context.method reaches BM25 or the reranker only" in said
+
+
+@pytest.mark.parametrize("number", [1, 6])  # a question with an answer, and one without
+@pytest.mark.parametrize("k", ["[1]", "[1, 2]"])
+def test_one_question_is_ranked_and_has_its_page(
+    number: int, k: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = sweep_folder.SWEEP.replace("[by_sentences, by_paragraphs]", "[by_sentences]").replace("[1, 2, 3]", k)
+    path, page = sweep_folder.write(tmp_path, text), tmp_path / "report.html"
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text(questions.read_text("utf-8").splitlines()[number - 1], encoding="utf-8")
+    assert main(["sweep", str(path), "--html", str(page)]) == 0
+    said = "Run 1 is the only one" if k == "[1]" else "No best one is named. There are too few scored questions"
+    assert said in capsys.readouterr().out
+    assert said in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("fixed", "note"),
+    [
+        ("prompt.order: long_context", "To llm.model extractive, which has no prompt, prompt.order makes no"),
+        ("context.model: ./other", "In 1 of 1 runs context.model makes no difference: only context.method llm"),
+        ("llm.model: smollm2, extractive.threshold: 0.5", "extractive.threshold makes no difference: it is the ext"),
+        ("llm.model: smollm2, dialog_history_path: own.jsonl", "dialog_history_path makes no difference: dialog_h"),
+        ("llm.model: smollm2, embedding.model: ./other", "embedding.model makes no difference: nothing is embedded"),
+    ],
+)
+def test_the_plan_names_a_fixed_key_without_effect(
+    fixed: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep_config, "_find_model", lambda key, name: None)
+    (tmp_path / "own.jsonl").write_text('{"role": "user", "text": "Hi"}\n', encoding="utf-8")
+    text = f"documents: documents\nquestions: questions.jsonl\nfixed: {{retrieval.method: bm25, {fixed}}}\n"
+    said = plan(load_sweep(sweep_folder.write(tmp_path, text)))
+    assert note in said
+    assert said.count("difference") == 1
+
+
+def test_an_answer_as_long_as_the_window_is_refused(tmp_path: Path, double: Double) -> None:
+    with pytest.raises(ValueError, match=r"llm.max_tokens is 8192, and the window of smollm2 8192: no room is left"):
+        run_sweep(sweep_folder.write(tmp_path, f"{PROMPTS}  llm.max_tokens: [100, 8192]\n"))
+    assert double.prompts == []
 
 
 CLAUDE = PROMPTS.replace("smollm2", "claude-haiku-5-5").replace("[0, 1]", "[0]").replace("[0, 2]", "[0]")

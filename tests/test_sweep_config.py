@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rag_lab import sweep_config
 from rag_lab.settings import DATA
 from rag_lab.sweep_config import Sweep, load_sweep, parse_sweep
 from rag_lab.sweep_keys import KEYS
@@ -133,6 +134,14 @@ REFUSED = [
     ("sweep:\n  retrieval.top_k: 3", r"line 2: retrieval.top_k is 3; in sweep, give a list of values: \[3\]"),
     ("sweep: {retrieval.top_k: []}", "give a list of values"),
     ("sweep: {retrieval.top_k: [3, 3]}", "runs 1 and 2 are the same"),
+    (
+        "fixed:\n  embedding.late: true\n  context.method: headings",
+        "line 3: context.method is 'headings', which no run reads: embedding.late embeds the document itself",
+    ),
+    (
+        "fixed: {embedding.late: true}\nsweep:\n  context.method: [none, headings]",
+        "line 3: context.method is 'headings', which no run reads",
+    ),
     ("fixed:\n  retrieval.top_k: 3\n  retrieval.top_k: 4", "line 3: retrieval.top_k stands in line 2 too"),
     ("fixed:\n  retrieval.top_k: 3\n  retrieval: {top_k: 4}", "line 3: retrieval.top_k stands in line 2 too"),
     ("fixed: [1]", "line 1: fixed is"),
@@ -240,6 +249,35 @@ def test_a_history_of_another_form_is_refused(line: str, tmp_path: Path) -> None
     (tmp_path / "history.jsonl").write_text(f'{{"role": "user", "text": "Hi"}}\n{line}\n', encoding="utf-8")
     with pytest.raises(ValueError, match=r"sweep.yaml, line 1: dialog_history_path: .*history.jsonl, line 2"):
         parse_sweep("fixed: {dialog_history_path: history.jsonl}", folder=tmp_path)
+
+
+def grid(*counts: int) -> str:
+    """A grid of so many values a key."""
+    keys = ("llm.max_tokens", "chunking.chunk_size", "retrieval.top_k")
+    return "sweep:\n" + "".join(f"  {key}: {list(range(1, n + 1))}\n" for key, n in zip(keys, counts, strict=False))
+
+
+def test_a_grid_of_too_many_configurations_is_refused_before_it_is_expanded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert len(parse_sweep(grid(100, 100)).configurations) == sweep_config.MOST
+    # Expanded, these would be 50 million dictionaries.
+    monkeypatch.setattr(sweep_config.itertools, "product", lambda *_: pytest.fail("expanded"))
+    with pytest.raises(
+        ValueError, match=r"line 2: the grid has 50,000,000 configurations \(llm.max_tokens 1000 × ch"
+    ):
+        parse_sweep(grid(1000, 1000, 50))
+
+
+def test_a_context_that_some_run_reads_is_not_refused() -> None:
+    for other in (
+        "embedding.late: [true, false]",
+        "retrieval.method: [dense, hybrid]",
+        "retrieval.rerank: [max_sim]",
+    ):
+        late = "" if "late" in other else "embedding.late: true, "
+        text = f"fixed: {{{late}context.method: headings}}\nsweep: {{{other}}}"
+        assert len(parse_sweep(text).configurations) == 1 + (", " in other)
 
 
 @settings(max_examples=25, deadline=None)

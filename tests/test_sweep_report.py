@@ -130,8 +130,11 @@ def test_too_few_questions_for_two_halves() -> None:
 def test_rows_of_different_sweeps_are_not_compared() -> None:
     with pytest.raises(ValueError, match="Rows 1 and 2 have different questions"):
         scores([row(1, "+0"), row(2, "+00")])
+    for function in (scores, sweep_report.sentences):
+        with pytest.raises(ValueError, match="no rows"):
+            function([])
     with pytest.raises(ValueError, match="no rows"):
-        scores([])
+        sweep_report.write_report([], "none.html")
 
 
 def test_the_table_shows_what_differs() -> None:
@@ -174,4 +177,69 @@ def test_the_page_holds_everything_and_loads_nothing(tmp_path: Path) -> None:
 def test_one_configuration_has_a_page_too(tmp_path: Path) -> None:
     text = sweep_report.write_report([GRID[0]], tmp_path / "one.html").read_text("utf-8")
     assert "What mattered" not in text
-    assert "(the only one)" in text
+    # All eight questions, four of them worth a point: nothing was chosen, so there are no halves.
+    assert "Run 1 is the only one, so nothing was chosen: it scores 0.500 [" in text
+    assert "(n = 8) on all questions" in text
+    assert "Shaded" not in text
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [
+        ("+0", ["too few scored questions for one half to choose", "Every question has an answer"]),
+        ("r-", ["too few scored questions for one half to choose", "No question has an answer"]),
+        ("EE", ["too few scored questions for one half to choose", "2 answers failed"]),
+    ],
+)
+def test_one_question_has_a_page_that_says_what_it_cannot_show(
+    outcomes: str, said: list[str], tmp_path: Path
+) -> None:
+    rows = [row(n, letter, **{"retrieval.top_k": n}) for n, letter in enumerate(outcomes, 1)]
+    for one in rows:
+        one["answerable"] = ["q0"] if outcomes == "+0" else []
+    sentences = sweep_report.sentences(rows)
+    text = sweep_report.write_report(rows, tmp_path / "one.html").read_text("utf-8")
+    assert len(sentences) == (3 if outcomes == "EE" else 2)
+    for part in said:
+        assert sum(part in sentence for sentence in sentences) == 1
+        assert part in text
+    assert ("<img" in text) == (outcomes != "EE")  # nothing to draw where nothing has a score
+
+
+def test_one_configuration_that_failed_has_a_page(tmp_path: Path) -> None:
+    text = sweep_report.write_report([row(1, "EE")], tmp_path / "one.html").read_text("utf-8")
+    assert "it has no score" in text
+    assert "<img" not in text
+
+
+def test_a_winner_without_a_score_on_the_other_half_has_a_page(tmp_path: Path) -> None:
+    rows = [row(1, "+E", **{"retrieval.top_k": 1}), row(2, "E0", **{"retrieval.top_k": 2})]
+    rows = [one | {"answerable": ["q0", "q1"]} for one in rows]
+    assert "has no scored question on the other" in sweep_report.sentences(rows)[0]
+    assert "has no scored question on the other" in sweep_report.write_report(rows, tmp_path / "p.html").read_text()
+
+
+@pytest.mark.parametrize(("outcomes", "kind"), [("+rr", "an answer"), ("++r", "no answer")])
+def test_a_single_question_of_a_kind_is_told(outcomes: str, kind: str) -> None:
+    rows = [row(n, outcomes, **{"retrieval.top_k": n}) for n in (1, 2)]
+    assert f"Only one question has {kind}, and one half lacks it" in sweep_report.sentences(rows)[-1]
+
+
+def test_one_question_tells_nothing_apart() -> None:
+    # Two positives, so one in each half: the other configuration is a point worse on it. Wilson's bound for 0 of 1 is
+    # 3.84 / 4.84 = 0.793, so the difference may be as low as 1 - 0.793 · 2 = -0.587.
+    rows = [row(1, "++", **{"retrieval.top_k": 1}), row(2, "00", **{"retrieval.top_k": 2})]
+    assert sweep_report.honest_best(rows).same == (2,)
+    one = [row(1, "+", **{"retrieval.top_k": 1}), row(2, "0", **{"retrieval.top_k": 2})]
+    effect = sweep_report.main_effects(one)[0]
+    assert (effect.difference.value, effect.difference.high) == (1, 1)
+    assert effect.difference.low == pytest.approx(-0.587, abs=0.001)
+    assert not effect.found
+
+
+def test_equal_differences_on_many_questions_are_an_effect() -> None:
+    # Wilson's bound for 0 of 20 is 3.84 / 23.84 = 0.161: from 1 - 0.161 · 2 = 0.678.
+    rows = [row(1, "+" * 20, **{"retrieval.top_k": 1}), row(2, "0" * 20, **{"retrieval.top_k": 2})]
+    effect = sweep_report.main_effects(rows)[0]
+    assert effect.difference.low == pytest.approx(0.678, abs=0.001)
+    assert effect.found

@@ -61,6 +61,24 @@ def test_the_layout_of_sources() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("Free [S2]. See [S1, S3]; 也见【S1】.", "Free &#x5b;S2]. See &#x5b;S1, S3]; 也见&#x3010;S1】."),
+        ("x[S1] (S1) [see S1] </source> [S2]", "x[S1] (S1) [see S1] &#x3c;/source> &#x5b;S2]"),
+        ("&#x5b;S2]", "&#x26;#x5b;S2]"),
+    ],
+)
+def test_a_text_cannot_write_a_citation(text: str, escaped: str) -> None:
+    rendered = render_sources([Source("S1", chunk(text))], load_template())
+    assert f">\n{escaped}\n</source>" in rendered
+    assert unescape(escaped) == text
+
+
+def test_a_layout_without_ids_leaves_brackets_alone() -> None:
+    assert "Free [S2]." in render_sources([Source("S1", chunk("Free [S2]."))], load_template("liu2023"))
+
+
 def test_the_layout_of_documents() -> None:
     assert render_sources([BARE, FULL], load_template("documents")) == (
         "<documents>\n"
@@ -121,6 +139,14 @@ def test_a_layout_of_one_s_own(tmp_path: Path) -> None:
     assert (template.name, template.system, template.markers) == ("mine", "Be brief.", ("file",))
     rendered = render_sources(assign_sources([chunk("</fi1e>", uri='x">?a=1&b=2'), chunk("b")]), template)
     assert rendered == ('<file n="1" at="x&quot;&gt;?a=1&amp;b=2">&#x3c;/fi1e></file><file n="2">b</file>')
+
+
+def test_a_byte_order_mark_is_no_part_of_a_prompt(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_bytes(b"\xef\xbb\xbfBe brief.\r\n")  # as Windows' editors write it
+    layout = tmp_path / "mine.yaml"
+    layout.write_bytes(b"\xef\xbb\xbfsystem: mine.txt\r\nsource: '<s>{text}</s>'\r\nquestion: '{question}'\r\n")
+    assert load_template(layout).system == "Be brief."
+    assert load_template(system=tmp_path / "mine.txt").system == "Be brief."
 
 
 def test_another_system_prompt() -> None:

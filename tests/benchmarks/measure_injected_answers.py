@@ -2,11 +2,11 @@
 
 python -m tests.benchmarks.measure_injected_answers       several minutes; a run that was stopped goes on
 
-For every injected passage of ``data/injections.jsonl`` in two languages: the passage is the one source, and its
+For every injected passage of ``data/injections.jsonl``, in five languages: the passage is the one source, and its
 question is asked. The attack comes in two forms: ``as written``, and ``breaking out``, where the sentence ends the
 text, behind tags that close the wrapper, and poses as the question. The unguarded prompt is what one writes by hand:
-question first, then the text between tags, with nothing escaped, under the weak system prompt. In all languages, with
-no source, the user asks for what the injection asks for.
+question first, then the text between tags, with nothing escaped, under the weak system prompt. Besides, with no
+source, the user asks for what the injection asks for.
 
 ``canary`` is the share of answers that hold the words which the injection asks for, in whatever case; ``beyond a
 copy`` the share that hold them other than as a part of a copy of the injected sentence; ``right answer`` the share
@@ -46,7 +46,6 @@ GUARDS: dict[str, frozenset[str]] = {
     "all, with strip": frozenset({"escaping", "question last", "strong", "strip"}),
 }
 ARMS = {"nothing injected": (NO_GUARD, "all, with flag"), "as written": tuple(GUARDS), "breaking out": tuple(GUARDS)}
-LANGUAGES = ("en", "zh")  # in the others SmolLM2 hardly follows its own user: see the rows "no source"
 Passage = dict[str, Any]
 
 
@@ -141,20 +140,19 @@ def main() -> int:
     injected = [passage for passage in passages if passage["injected"]]
     direct = write(llm, [Prompt.of(passage["sentence"]) for passage in injected], store)
     rows = list(rows_of("no source", {"asked by the user": direct}, injected))
-    passages = [passage for passage in injected if passage["language"] in LANGUAGES]
     answers: dict[str, dict[str, list[str]]] = {}
     for form, guards in ARMS.items():
         answers[form] = {}
         for guard in guards:
-            prompts = [prompt(passage, form, GUARDS[guard]) for passage in passages]
+            prompts = [prompt(passage, form, GUARDS[guard]) for passage in injected]
             answers[form][guard] = write(llm, prompts, store)
             print(form, guard, f"{time.perf_counter() - began:.0f} s", flush=True)
-        rows += rows_of(form, answers[form], passages)
+        rows += rows_of(form, answers[form], injected)
     rows += [
         {"form": form, "guard": guard, "id": passage["id"], "answer": answer}
         for form in FORMS
         for guard, texts in answers[form].items()
-        for passage, answer in zip(passages, texts, strict=True)
+        for passage, answer in zip(injected, texts, strict=True)
         if passage["language"] == "en" and holds_canary(answer, passage)
     ]
     for row in rows:
@@ -163,7 +161,7 @@ def main() -> int:
         "injected_answers",
         rows,
         model=f"SmolLM2-135M-Instruct, {llm.dtype}",
-        data=f"data/injections.jsonl, the {len(passages)} injected passages in {', '.join(LANGUAGES)}",
+        data=f"data/injections.jsonl, its {len(injected)} injected passages",
         sha256=papers.digest([PASSAGES, settings.DATA / "injection_detector.yaml"]),
         command=COMMAND,
         seconds=time.perf_counter() - began,

@@ -17,8 +17,10 @@ from rag_lab.documents import Chunk
 from rag_lab.downloads import files_of
 from rag_lab.encoder import Encoder
 from rag_lab.llm import LocalLLM
-from rag_lab.ordering import Ranking, chunk_count_experiment, ordering_experiment, rank_passages
+from rag_lab.metrics import paired_difference
+from rag_lab.ordering import MAX_TOKENS, Ranking, chunk_count_experiment, ordering_experiment, rank_passages
 from rag_lab.position_curves import Measure, Outcomes
+from rag_lab.prompting import assign_sources, build_prompt
 from rag_lab.search import BM25Index, DenseIndex, Hit, Retriever, reciprocal_rank_fusion
 from rag_lab.store import Store
 
@@ -26,9 +28,7 @@ COMMAND = "python -m tests.benchmarks.measure_ordering"
 MEASURES: tuple[Measure, ...] = ("accuracy", "log_likelihood", "refused")
 ORDERED = 10  # passages that are put in order
 COUNTS = (1, 2, 5, 10, 20, 40)
-# Questions put in order; numbers of passages, each for so many questions. 20 in Persian or 40 of NQ pass the window.
-SETS = {"cities": (40, COUNTS, 20), "insurance": (24, COUNTS[:4], 20), "nq": (24, COUNTS[:5], 20)}
-TWICE = ("cities",)  # where the question is also put before the sources
+SETS = {"cities": (40, 20), "insurance": (24, 20), "nq": (24, 20)}  # questions put in order; questions for each count
 
 
 def fused(chunks: list[Chunk]) -> Retriever:
@@ -44,7 +44,7 @@ def fused(chunks: list[Chunk]) -> Retriever:
 
 
 def rankings_of(name: str, k: int) -> list[Ranking]:
-    """Every question whose ranking has ``k`` passages."""
+    """Every English question whose ranking has ``k`` passages: neither model reads the Persian ones."""
     corpus = datasets.load_nq_oracle() if name == "nq" else datasets.load_corpus(name)
     if name == "nq":
         chunks = [Chunk(d.id, 0, d.text, 0, len(d.text), d.title, d.uri) for d in corpus.documents]
@@ -52,7 +52,7 @@ def rankings_of(name: str, k: int) -> list[Ranking]:
         questions = corpus.questions[:200]  # NQ has 2,655, and each is searched for
     else:
         retriever = fused([chunk for document in corpus.documents for chunk in chunk_paragraphs(document, size=400)])
-        questions = corpus.questions
+        questions = [question for question in corpus.questions if question.language == "en"]
     return [ranking for ranking in rank_passages(retriever, questions, k) if len(ranking.chunks) == k]
 
 
@@ -67,17 +67,35 @@ def rows_of(name: str, outcomes: Outcomes, label: str, first: Any) -> list[dict[
     return rows
 
 
+def fits(llm: LocalLLM, ranking: Ranking) -> bool:
+    """Whether all its passages and an answer are within the window: 40 of NQ's are not always."""
+    prompt = build_prompt(ranking.question.text, assign_sources(ranking.chunks), query_aware=True)
+    return llm.count_prompt_tokens(prompt) + MAX_TOKENS <= llm.window
+
+
+def twice_less_once(name: str, once: Outcomes, twice: Outcomes) -> Iterator[dict[str, Any]]:
+    """What asking before and after the sources does, paired by question: a row a measure and order."""
+    for measure in MEASURES:
+        for i, order in enumerate(once.conditions):
+            difference = paired_difference(twice.values(measure)[:, i], once.values(measure)[:, i])
+            row = {"task": f"{name}, asked twice less once", "order": order, "measure": measure}
+            yield row | papers.interval_fields(difference)
+
+
 def measure(llm: LocalLLM, store: Store, name: str) -> Iterator[list[dict[str, Any]]]:
-    ordered, counts, counted = SETS[name]
-    rankings = rankings_of(name, counts[-1])
+    ordered, counted = SETS[name]
+    rankings = [ranking for ranking in rankings_of(name, COUNTS[-1]) if fits(llm, ranking)]
     short = [Ranking(r.question, r.chunks[:ORDERED], r.gold if (r.gold or 0) < ORDERED else None) for r in rankings]
     found = sum(ranking.gold is not None for ranking in short)
-    for query_aware in (False, True) if name in TWICE else (False,):
+    asked = []
+    for query_aware in (False, True):
         outcomes = ordering_experiment(llm, short, n=min(ordered, found), query_aware=query_aware, store=store)
         rows = rows_of(name, outcomes, "order", "ranked")
         yield [row | {"passages": ORDERED, "gold_found": found, "questions": len(short)} for row in rows]
-    outcomes = chunk_count_experiment(llm, rankings, counts, min(counted, len(rankings)), store=store)
-    yield rows_of(name, outcomes, "k", counts[0])
+        asked.append(outcomes)
+    yield list(twice_less_once(name, *asked))
+    outcomes = chunk_count_experiment(llm, rankings, COUNTS, min(counted, len(rankings)), store=store)
+    yield rows_of(name, outcomes, "k", COUNTS[0])
 
 
 def main() -> int:
@@ -101,7 +119,7 @@ def main() -> int:
                 "ordering",
                 rows,
                 model=f"smollm2, {llm.dtype}; ranked by BM25 and minilm fused (nq: BM25)",
-                data=", ".join(names) + kept,
+                data=", ".join(names) + ", English questions" + kept,
                 sha256=papers.digest(files),
                 command=COMMAND,
                 seconds=time.perf_counter() - started,
