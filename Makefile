@@ -1,4 +1,4 @@
-# make run: set up if needed, run the notebooks offline, print a table.   make test: everything that CI runs.
+# make run: set up if needed, run the notebooks offline, print a table.   make test: lint, types, all tests.
 PYTHON ?= python3
 BIN := .venv/bin
 

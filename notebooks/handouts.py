@@ -3,7 +3,7 @@
 python notebooks/handouts.py [--scripts FOLDER]
 
 A page has a notebook's title and opening, what it shows, the claims that its last run supported, and its limits, all
-taken from the notebook. Slides are nbconvert's, of the cells that a tag (slide, subslide, fragment, notes) puts there.
+taken from the notebook. Slides are nbconvert's, of the cells that have a tag: slide, subslide, fragment or notes.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from rag_lab.notebook import CLAIM_PREFIX
 FOLDER = Path(__file__).resolve().parent
 BUILD = FOLDER.parent / "build" / "handouts"
 PLACES = ("slide", "subslide", "fragment", "notes")
-CODE_LINES = 12  # longer code leaves no room on a slide for what it prints
+CODE_LINES = 9  # longer code leaves no room on a slide for what it prints
 LAST = ("What this run supports", "Exercises", "Limits", "What to read next")
 STYLE = """
 body { font: 11pt/1.4 sans-serif; max-width: 44em; margin: 2em auto; color: #000; background: #fff; }
@@ -30,6 +30,7 @@ section { break-after: page; } h1 { font-size: 1.5em; } h2 { font-size: 1.1em; m
   h1, h2, p, ul { margin: 0.4em 0 0.2em; }
 }
 """
+SLIDE_STYLE = "<style>.jp-OutputArea-output pre { word-break: normal; }</style>"  # nbconvert's breaks inside words
 
 
 def main() -> int:
@@ -40,16 +41,19 @@ def main() -> int:
     asked = parser.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
     books = {path.stem: nbformat.read(path, as_version=4) for path in sorted(FOLDER.glob("[0-9]*.ipynb"))}
-    for cell in (cell for book in books.values() for cell in book.cells if cell.cell_type == "markdown"):
+    for cell in (cell for book in books.values() for cell in book.cells):  # links, seen from the folder of handouts
         cell.source = cell.source.replace("](GLOSSARY.md", "](../../notebooks/GLOSSARY.md")
     pages = "\n".join(page(book) for book in books.values())
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Summaries</title><style>{STYLE}</style>'
     (BUILD / "summaries.html").write_text(head + pages, encoding="utf-8")
     # Wide enough for a printed line. What is longer than a slide scrolls; without it, what is below the edge is lost.
-    exporter = SlidesExporter(reveal_width="1400", reveal_height="900", reveal_scroll=True, **scripts(asked.scripts))
+    size = {"reveal_width": "1100", "reveal_height": "760", "reveal_scroll": True}
+    exporter = SlidesExporter(exclude_input_prompt=True, exclude_output_prompt=True, **size, **scripts(asked.scripts))
     for name, book in books.items():
         slides, _ = exporter.from_notebook_node(placed(book), resources={"metadata": {"name": name}})
-        (BUILD / f"{name}.slides.html").write_text(slides, encoding="utf-8")
+        (BUILD / f"{name}.slides.html").write_text(
+            slides.replace("</head>", f"{SLIDE_STYLE}</head>", 1), encoding="utf-8"
+        )
     print(f"{len(books)} summaries and slides: build/handouts/")
     return 0
 

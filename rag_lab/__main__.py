@@ -154,11 +154,19 @@ def parser() -> argparse.ArgumentParser:
     one = _command(commands, reproduce, "reproduce all --offline")
     one.add_argument("id", metavar="ID", help="of a row, or all, or list")
     one.add_argument("--offline", action="store_true", help="the bundled models instead of the paper's own")
-    one.add_argument("--fresh", action="store_true", help="of all: also what is recorded with these models and data")
+    one.add_argument(
+        "--fresh",
+        action="store_true",
+        help="of all: also what is recorded with these models and data and, with --offline, with the paper's own",
+    )
     one.add_argument("--encoder", help="instead of the row's own: short name, hub id or path")
     one.add_argument("--llm", help=f"instead of the row's own: {llm}")
     one.add_argument("--reranker", help="instead of the row's own: a cross-encoder's hub id or path, or claude-…")
     one.add_argument("--sample", type=_whole, metavar="N", help="only N questions, spread evenly")
+    one.description = (
+        f"{one.description} A row is recorded in data/results/ID.json, and anew where it is named. Runs with "
+        "--encoder, --llm, --reranker or --sample leave that record as it is: they are kept in the cache folder."
+    )
     one.add_argument("--allow-remote-code", action="store_true", help="run code from the encoder's repository")
 
     _command(commands, doctor, "doctor")

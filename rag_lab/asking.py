@@ -41,8 +41,11 @@ def ask_all(
     """Ask every question under every condition, and judge the first lines of the answers.
 
     A LocalLLM gives likelihoods too, and with ``store`` its answers are kept as they come and not asked for again.
-    A ClaudeLLM's calls are estimated first, capped, recorded, four at a time; one that fails is an error.
+    A ClaudeLLM's calls are estimated first, capped, recorded, four at a time; one that fails is an error. TypeError
+    for the name of a model.
     """
+    if isinstance(llm, str):
+        raise TypeError(f"{llm!r} is a name: pass the model, LocalLLM.load({llm!r}) or ClaudeLLM({llm!r}).")
     paid = isinstance(llm, ClaudeLLM)
     replies = iter(_ask_claude(llm, asked, max_tokens) if paid else _ask_local(llm, asked, max_tokens, store))
     shape = (len(asked), len(conditions))

@@ -12,9 +12,10 @@ from typing import Any
 from rag_lab import settings
 from rag_lab.documents import Chunk, Document, load_folder
 from rag_lab.downloads import fetch as fetch
-from rag_lab.downloads import files_of
+from rag_lab.downloads import files_of, placed
 
 CORPORA = settings.DATA / "corpora"
+KV_FILE = "kv-retrieval-{}_keys.jsonl.gz"  # of so many pairs
 
 
 @dataclass(frozen=True)
@@ -198,15 +199,25 @@ def load_nq_oracle() -> Corpus:
     return Corpus("nq-oracle", tuple(documents), tuple(questions))
 
 
-def load_kv_pairs() -> tuple[KeyValueRecord, ...]:
-    """Lost in the Middle's 500 key-value records of 75 pairs (Liu et al. 2023, section 3).
+def load_kv_pairs(pairs: int = 75) -> tuple[KeyValueRecord, ...]:
+    """Lost in the Middle's 500 key-value records of 75, 140 or 300 pairs (Liu et al. 2023, section 3).
 
-    FileNotFoundError where it was not fetched; ValueError for another checksum.
+    The file of 75 pairs can be fetched; the others are put into a data folder by hand (``downloads.placed``).
+    FileNotFoundError where no data folder has the file; ValueError for another checksum than the fetched file's, and
+    for a record with another number of pairs.
     """
-    return tuple(
+    name = KV_FILE.format(pairs)
+    path = files_of("kv-pairs")[0] if pairs == 75 else placed(name)
+    if path is None:
+        raise FileNotFoundError(f"{name} is in no data folder: put it there by hand.")
+    records = tuple(
         KeyValueRecord(tuple((key, value) for key, value in r["ordered_kv_records"]), r["key"], r["value"])
-        for r in _json_lines(*files_of("kv-pairs"))
+        for r in _json_lines(path)
     )
+    for number, record in enumerate(records, 1):
+        if len(dict(record.pairs)) != pairs or dict(record.pairs).get(record.key) != record.value:
+            raise ValueError(f"{path}, record {number} is not {pairs} pairs of which one is asked for.")
+    return records
 
 
 def _json_lines(path: Path) -> Iterator[dict[str, Any]]:

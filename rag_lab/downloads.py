@@ -105,6 +105,15 @@ def files_of(name: str) -> list[Path]:
     return paths
 
 
+def placed(name: str) -> Path | None:
+    """A file of Lost in the Middle's repository that was put by hand into a data folder's ``lost-in-the-middle``.
+
+    Or below it, as in a clone. None where there is none. Their digests were never read, so nothing downloads them.
+    """
+    folders = [folder / "lost-in-the-middle" for folder in settings.published_data_folders()]
+    return next((path for folder in folders for path in sorted(folder.rglob(name))), None)
+
+
 def matches(path: Path, digest: str) -> bool:
     """Whether the file's digest is ``digest``, given as "sha256:…" or "md5:…" in hexadecimal."""
     algorithm, expected = digest.split(":")

@@ -5,14 +5,13 @@ import uuid
 from dataclasses import dataclass
 from typing import Literal
 
-from rag_lab.datasets import load_kv_pairs
-from rag_lab.downloads import files_of
+from rag_lab.datasets import KeyValueRecord, load_kv_pairs
 from rag_lab.llm import Block, Prompt, Turn
 
 Pair = tuple[str, str]
 
 FEWEST, MOST = 5, 300
-PAPER_PAIRS = 75  # in the paper's file
+PAPER_PAIRS = (75, 140, 300)  # each a file of the paper's
 
 _SIDES = ("", " North", " South", " East", " West")
 _CITIES = (
@@ -38,9 +37,9 @@ class KeyValueTask:
     """One of ``records`` (5 to 300) records is asked for; only its place among the others changes.
 
     ``sentences`` are "The access code for the X office is NNNN.", which a small model can read. ``json`` is the
-    paper's task word for word: random UUIDs, taken from its file for 75 pairs where a data folder has it, else made
-    as it was, by ``uuid4``. ``query_aware`` puts the question before the records too (section 4.2). The expected
-    answer is the whole sentence, or the value; accepted is any answer that holds the value.
+    paper's task word for word: random UUIDs, taken from its file of 75, 140 or 300 pairs where a data folder has it,
+    else made as it was, by ``uuid4``. ``query_aware`` puts the question before the records too (section 4.2). The
+    expected answer is the whole sentence, or the value; accepted is any answer that holds the value.
     """
 
     records: int = 20
@@ -72,8 +71,7 @@ class KeyValueTask:
         """``n`` items; the same seed gives the same. ValueError for more than the paper's file holds."""
         if n < 1:
             raise ValueError(f"n is {n}; ask for 1 item or more.")
-        if self.form == "json" and self.records == PAPER_PAIRS and _has_file():
-            known = load_kv_pairs()
+        if self.form == "json" and (known := _published(self.records)):
             if n > len(known):
                 raise ValueError(f"n is {n}; the paper's file has {len(known)} records.")
             chosen = random.Random(seed).sample(range(len(known)), n)
@@ -137,9 +135,9 @@ def _uuids(count: int, chance: random.Random) -> list[Pair]:
     return [(make(), make()) for _ in range(count)]
 
 
-def _has_file() -> bool:
+def _published(pairs: int) -> tuple[KeyValueRecord, ...]:
+    """The paper's own records; none where it has no such file, or no data folder has it."""
     try:
-        files_of("kv-pairs")
+        return load_kv_pairs(pairs) if pairs in PAPER_PAIRS else ()
     except FileNotFoundError:
-        return False
-    return True
+        return ()

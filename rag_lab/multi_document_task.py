@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from rag_lab import settings
+from rag_lab import downloads
 from rag_lab.chunking import chunk_paragraphs
 from rag_lab.datasets import Corpus, Question, load_nq_oracle
 from rag_lab.documents import Chunk
@@ -20,6 +20,7 @@ from rag_lab.squad import holds_answer
 from rag_lab.templates import Source, Template, fill, load_template, render_source
 
 PAPER_SIZES = (10, 20, 30)
+PAPER_FILE = "nq-open-{}_total_documents_gold_at_0.jsonl.gz"
 
 
 @dataclass(frozen=True)
@@ -74,14 +75,19 @@ class MultiDocumentTask:
         """
         path = paper_file(documents)
         if path is None:
-            corpus = load_nq_oracle()
-            whole = [Chunk(d.id, 0, d.text, 0, len(d.text), d.title, d.uri) for d in corpus.documents]
-            return cls(corpus, documents, whole, query_aware)
+            return cls.nq_oracle(documents, query_aware)
         items = read_paper_file(path, documents)
         corpus = Corpus("nq-open (paper's file)", (), ())
         task = cls(corpus, documents, (), query_aware)
         task._ready = {item.id: item for item in items}
         return task
+
+    @classmethod
+    def nq_oracle(cls, documents: int = 20, query_aware: bool = False) -> "MultiDocumentTask":
+        """The paper's questions and gold passages by its oracle file, with BM25 distractors."""
+        corpus = load_nq_oracle()
+        whole = [Chunk(d.id, 0, d.text, 0, len(d.text), d.title, d.uri) for d in corpus.documents]
+        return cls(corpus, documents, whole, query_aware)
 
     @cached_property
     def _index(self) -> BM25Index:
@@ -185,11 +191,7 @@ class MultiDocumentTask:
 
 def paper_file(documents: int) -> Path | None:
     """The paper's file of so many documents, gold first, in a data folder's ``lost-in-the-middle`` (or below it)."""
-    if documents not in PAPER_SIZES:
-        return None
-    name = f"nq-open-{documents}_total_documents_gold_at_0.jsonl.gz"
-    folders = [folder / "lost-in-the-middle" for folder in settings.published_data_folders()]
-    return next((path for folder in folders for path in sorted(folder.rglob(name))), None)
+    return downloads.placed(PAPER_FILE.format(documents)) if documents in PAPER_SIZES else None
 
 
 def read_paper_file(path: Path, documents: int) -> list[DocumentItem]:

@@ -20,6 +20,13 @@ RESULTS = settings.DATA / "results"
 REGISTRY = settings.DATA / "published" / "numbers.yaml"
 README = settings.PROJECT / "README.md"
 
+# How a figure was read, in words that stand beside it wherever it is shown.
+READ_IN = {
+    "primary": "the authors' own pages",
+    "transcript": "a copy of the text",
+    "secondary": "a third party's notes",
+}
+
 NOTEBOOKS = {
     "01_berlin_lost_context": "one document, three sentences, and why two of them cannot be found",
     "02_late_chunking": "embed first, pool later: how it works, when it helps and when not",
@@ -36,7 +43,7 @@ NOTEBOOKS = {
 
 @dataclass(frozen=True)
 class Published:
-    """One entry of the registry. ``read`` says how the number was read: primary, transcript or secondary."""
+    """One entry of the registry. ``read`` says how the number was read: a key of ``READ_IN``."""
 
     id: str
     claim: str
@@ -48,6 +55,11 @@ class Published:
     source: dict[str, str]
     read: str
     note: str = ""
+
+    @property
+    def read_in(self) -> str:
+        """Where the number was read, in plain words."""
+        return READ_IN[self.read]
 
 
 @dataclass(frozen=True)
@@ -115,9 +127,17 @@ def _registry() -> dict[str, Published]:
 
 
 def write_result(
-    id_: str, rows: Sequence[dict[str, Any]], *, model: str, data: str, sha256: str, command: str, seconds: float
+    id_: str,
+    rows: Sequence[dict[str, Any]],
+    *,
+    model: str,
+    data: str,
+    sha256: str,
+    command: str,
+    seconds: float,
+    path: Path | None = None,
 ) -> Path:
-    """Write ``data/results/ID.json``: the rows and where they come from. Intervals are spelled out in each row.
+    """Write ``data/results/ID.json``, or ``path``: the rows and where they come from; each spells out its interval.
 
     ``model`` names each model with its revision and number format.
     """
@@ -131,7 +151,7 @@ def write_result(
         "machine": f"{platform.machine()}, {platform.system()}",
         "versions": {p: version(p) for p in ("rag_lab", "torch", "transformers", "numpy")},
     }
-    path = RESULTS / f"{id_}.json"
+    path = path or RESULTS / f"{id_}.json"
     text = json.dumps({"id": id_, "provenance": provenance, "rows": list(rows)}, indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8", newline="\n")
     return path

@@ -1,5 +1,6 @@
 """``python -m rag_lab reproduce``: runs a published row, records it, and puts it beside the published figures."""
 
+import json
 import re
 import sys
 import time
@@ -7,11 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rag_lab import downloads, papers
+from rag_lab import downloads, papers, settings
+from rag_lab.language_models import is_paid
 from rag_lab.papers import Comparison, published, verdict
-from rag_lab.reproduce_models import missing
-from rag_lab.reproduce_rows import RECIPES, Recipe
+from rag_lab.reproduce_models import Models, missing
+from rag_lab.reproduce_rows import KINDS, RECIPES, Recipe
+from rag_lab.store import content_key
 
+SERIES = 7  # published figures that stand in a row of the table that waits; of more it names the entry
 BY_ID = {recipe.id: recipe for recipe in RECIPES}
 
 
@@ -31,11 +35,12 @@ def command(id_: str, offline: bool = False, fresh: bool = False, chosen: dict[s
 
     ``offline``: the bundled models. ``chosen``: fields of ``Models`` that take the place of the row's own. ``all``
     passes over rows that are recorded by the same command, models and data, unless ``fresh``, and says what the
-    others wait for. ValueError for an unknown id.
+    others wait for; with ``offline`` also over those recorded with the paper's own models. ValueError for an unknown
+    id.
     """
     if id_ == "list":
         for recipe in RECIPES:
-            print(needs(recipe, offline))
+            print(needs(recipe, offline, chosen))
         return 0
     if id_ == "all":
         for recipe in RECIPES:
@@ -56,21 +61,44 @@ def command(id_: str, offline: bool = False, fresh: bool = False, chosen: dict[s
 
 
 def needs(recipe: Recipe, offline: bool, chosen: dict[str, Any] | None = None) -> str:
-    """One paragraph: the published claim, and the data, models, minutes and dollars that the row takes.
+    """One paragraph: the published claim, how it was read, and the data, models, minutes and dollars of the row.
 
-    Minutes and dollars are those of the row's own models, whatever is ``chosen``.
+    Minutes and dollars are those of the row's own models, and it says so where others are ``chosen``.
     """
-    paper = published(recipe.published)
-    models = recipe.offline if offline else recipe.paper
-    lines = [f"{recipe.id}: {recipe.title} ({paper.source['title']}, {paper.source['table']})"]
-    lines.append(f"  data: {', '.join(recipe.data) or 'none'}")
-    if models is None:
+    paper, chosen = published(recipe.published), chosen or {}
+    own = recipe.offline if offline else recipe.paper
+    source = f"{paper.source['title']}, {paper.source['table']}; read in {paper.read_in}"
+    lines = [f"{recipe.id}: {recipe.title} ({source})", *_data_lines(recipe, replace(own or Models(), **chosen))]
+    if own is None:
         return "\n".join([*lines, f"  offline: waits for {recipe.waits_for}"])
-    lines.append(f"  models: {', '.join(replace(models, **(chosen or {})).named) or 'none'}")
+    lines.append(f"  models: {', '.join(replace(own, **chosen).named) or 'none'}")
+    if recipe.also and not offline:
+        also = [f"--{kind} {name}" for models in recipe.also for kind in KINDS if (name := getattr(models, kind))]
+        lines.append(f"  also the paper's: {', '.join(also)}")
     minutes = recipe.offline_minutes if offline else recipe.minutes
     dollars = 0.0 if offline else recipe.dollars
-    lines.append(f"  about {minutes:g} minute{'' if minutes == 1 else 's'}, ${dollars:.2f}")
+    cost = f"  about {minutes:g} minute{'' if minutes == 1 else 's'}, ${dollars:.2f}"
+    others = chosen.keys() & {*KINDS, "sample"}
+    lines.append(cost + (" with the row's own models and questions, not with those chosen" if others else ""))
+    for name in dict.fromkeys(chosen[kind] for kind in KINDS if is_paid(chosen.get(kind, ""))):
+        lines.append(f"  {name}: dollars are estimated, and capped by RAG_LAB_MAX_USD, before the first call")
     return "\n".join(lines)
+
+
+def _data_lines(recipe: Recipe, models: Models) -> list[str]:
+    """The files that a run with these models reads, and where files are looked for."""
+    named = [f"{name} ({', '.join(f for d in downloads.DOWNLOADS[name] for f in d.files)})" for name in recipe.data]
+    path, own_file = recipe.placed(models), recipe.own_file(models)
+    instead = [recipe.instead] if own_file else []
+    lines = [f"  data: {path or ', '.join([*named, *instead]) or 'none'}"]
+    if own_file and not path:
+        lines.append(
+            f"  the paper's own file is read instead once you put {own_file} from "
+            "https://github.com/nelson-liu/lost-in-the-middle into lost-in-the-middle/ in a data folder"
+        )
+    if recipe.data or own_file:
+        lines.append(f"  data folders: {', '.join(str(folder) for folder in settings.published_data_folders())}")
+    return lines
 
 
 def reproduce(
@@ -78,55 +106,76 @@ def reproduce(
 ) -> dict[str, Any]:
     """Say what the row needs, run it, write ``data/results/ID.json`` and print its line; the recorded result.
 
+    A run with other models or questions than the row's own leaves that record as it is, and is kept as
+    ``reproductions/ID-KEY.json`` in the cache folder. Unless ``fresh``, what is recorded is returned and not run
+    again; with ``offline`` so is a record of the paper's own models.
     Raises Waiting where data or a model cannot be had.
     """
     print(needs(recipe, offline, chosen), flush=True)
-    models = recipe.offline if offline else recipe.paper
-    if models is None:
+    own = recipe.offline if offline else recipe.paper
+    if own is None:
         raise Waiting(recipe.id, (recipe.waits_for,))
-    models = replace(models, **(chosen or {}))
+    models = replace(own, **(chosen or {}))
     reasons = missing(models)
     files: list[Path] = []
     try:
-        files = _data(recipe, offline)
+        files = _data(recipe, models, offline)
     except OSError as error:
         reasons.append(str(error))
     if reasons:
         raise Waiting(recipe.id, tuple(reasons))
-    described, sha256 = models.described(), papers.digest(files)
-    command_line = _command_line(recipe, offline, chosen)
-    same = {"model": described, "sha256": sha256, "command": command_line}
-    if not fresh and (recorded := _recorded(recipe, same)):
-        print(f"  recorded on {recorded['provenance']['date']}\n")
-        return recorded
+    same = {
+        "model": models.described(),
+        "sha256": papers.digest(files),
+        "command": _command_line(recipe, offline, chosen),
+    }
+    is_own = replace(models, allow_remote_code=own.allow_remote_code) == own
+    path = papers.RESULTS / f"{recipe.id}.json" if is_own else _beside(recipe, same)
+    if not fresh and path.exists():
+        recorded = _read(path)
+        papers_own = is_own and offline and recipe.offline != recipe.paper and not _is_offline(recorded)
+        if papers_own or same.items() <= recorded["provenance"].items():
+            with_what = " with the paper's own models, which stays" if papers_own else ""
+            print(f"  recorded on {recorded['provenance']['date']}{with_what}\n")
+            return recorded
     began = time.perf_counter()
     comparisons = recipe.run(models)
+    placed = recipe.placed(models)
     papers.write_result(
         recipe.id,
         [_row(one, recipe.because(models)) for one in comparisons],
-        model=described,
-        data=", ".join(recipe.data) or "none",
-        sha256=sha256,
-        command=command_line,
+        data=placed.name if placed else ", ".join(recipe.data) or "none",
         seconds=time.perf_counter() - began,
+        path=path,
+        **same,
     )
-    result = papers.load_result(recipe.id)
-    print("  " + " | ".join(line(recipe, result)) + "\n", flush=True)
+    result = _read(path)
+    print("  " + " | ".join(line(recipe, result)))
+    print("" if is_own else f"  not the row's own models and questions: kept in {path}\n", flush=True)
     return result
 
 
-def _data(recipe: Recipe, offline: bool) -> list[Path]:
-    """The files of the row's data sets; those that are nowhere are downloaded, unless ``offline``."""
+def _data(recipe: Recipe, models: Models, offline: bool) -> list[Path]:
+    """The files that the row reads; those that are nowhere are downloaded, unless ``offline``."""
+    if placed := recipe.placed(models):
+        return [placed]
     get = downloads.files_of if offline else downloads.fetch
     return [path for name in recipe.data for path in get(name)]
 
 
-def _recorded(recipe: Recipe, same: dict[str, str]) -> dict[str, Any] | None:
-    try:
-        result = papers.load_result(recipe.id)
-    except FileNotFoundError:
-        return None
-    return result if same.items() <= result["provenance"].items() else None
+def _beside(recipe: Recipe, same: dict[str, str]) -> Path:
+    folder = settings.cache_folder() / "reproductions"
+    folder.mkdir(exist_ok=True)
+    return folder / f"{recipe.id}-{content_key(same)[:8]}.json"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return result
+
+
+def _is_offline(recorded: dict[str, Any]) -> bool:
+    return "--offline" in recorded["provenance"]["command"].split()
 
 
 def _row(one: Comparison, because: str) -> dict[str, Any]:
@@ -152,7 +201,7 @@ def line(recipe: Recipe, result: dict[str, Any]) -> list[str]:
     signed = "+" if any("−" in row["name"] for row in shown) else ""
     return [
         f"{recipe.title}: {', '.join(row['name'] for row in shown)}",
-        f"{', '.join(_number(row['published'], signed) for row in shown)} ({paper.read})",
+        f"{', '.join(_number(row['published'], signed) for row in shown)} ({paper.read_in})",
         ", ".join(_measured(row, signed) for row in shown),
         ", ".join(_number(row["difference"], "+") for row in shown),
         _summary([row["verdict"] for row in shown]),
@@ -182,6 +231,14 @@ def _number(number: float, sign: str = "") -> str:
     return format(number, f"{sign}.4g" if abs(number) >= 1 else f"{sign}.4f")
 
 
+def _figures(values: dict[str, Any]) -> str:
+    """``naive 64.2; late 66.1``; "" for more than a short series."""
+    series = {name: value if isinstance(value, list) else [value] for name, value in values.items()}
+    if sum(map(len, series.values())) > SERIES or any(isinstance(v, dict | str) for s in series.values() for v in s):
+        return ""
+    return "; ".join(f"{name} {', '.join(map(_number, numbers))}" for name, numbers in series.items())
+
+
 def table() -> str:
     """Published beside measured for every row that is recorded, and what the others wait for."""
     rows = []
@@ -191,5 +248,6 @@ def table() -> str:
         except FileNotFoundError:
             paper = published(recipe.published)
             waits_for = recipe.waits_for or f"a run: `reproduce {recipe.id} --offline`"
-            rows.append([recipe.title, f"see `{paper.id}` ({paper.read})", "", "", f"waits for {waits_for}"])
+            figures = _figures(recipe.figures(paper.values)) or f"see `{paper.id}`"
+            rows.append([recipe.title, f"{figures} ({paper.read_in})", "", "", f"waits for {waits_for}"])
     return papers.markdown_table(["row", "published", "measured [95%]", "difference", "verdict"], rows)

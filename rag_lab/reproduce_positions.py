@@ -1,10 +1,12 @@
 """Lost in the Middle's tables (Liu et al. 2023): accuracy by where the answer stands."""
 
 from rag_lab import settings
+from rag_lab.datasets import KV_FILE
 from rag_lab.key_value_task import KeyValueTask
 from rag_lab.language_models import is_paid
 from rag_lab.metrics import Interval
-from rag_lab.multi_document_task import MultiDocumentTask, paper_file
+from rag_lab.models import BUNDLED
+from rag_lab.multi_document_task import MultiDocumentTask
 from rag_lab.papers import Comparison, Published, exactly, in_percent, published
 from rag_lab.position_curves import Outcomes, PositionCurve
 from rag_lab.positions import Task, baselines, position_curve
@@ -35,21 +37,28 @@ def thirty_documents(models: Models) -> list[Comparison]:
 def key_values(models: Models) -> list[Comparison]:
     """The right value among 140 pairs, by position, accuracy in percent.
 
-    Sentences for UUIDs where the window has under 16,384 tokens, which hold 140 pairs in any tokenizer; but a model
-    with a row of its own reads what it read in the paper.
+    A bundled model, whose window does not hold 140 pairs of UUIDs, reads sentences in their place.
     """
     paper = published("litm_kv_repo")
-    llm = models.load_llm()
-    own = _row_of(paper, models, "")
-    task = KeyValueTask(PAIRS, "json" if own or llm.window >= 16_384 else "sentences")
-    curve = _curve(llm, task, paper.values["positions"], models.sample or EXAMPLES)
-    return _rows(curve, [round(100 * share, 4) for share in paper.values[own or OTHERS_PAIRS]])
+    task = KeyValueTask(PAIRS, "json" if key_value_file(models) else "sentences")
+    curve = _curve(models.load_llm(), task, paper.values["positions"], models.sample or EXAMPLES)
+    return _rows(curve, in_percents(paper.values[_row_of(paper, models, OTHERS_PAIRS)]))
+
+
+def key_value_file(models: Models) -> str:
+    """The paper's file that ``key_values`` reads where a data folder has it; "" for a model that reads sentences."""
+    return "" if models.llm in BUNDLED else KV_FILE.format(PAIRS)
+
+
+def in_percents(shares: list[float]) -> list[float]:
+    """A curve of shares in percent."""
+    return [round(100 * share, 4) for share in shares]
 
 
 def closed_book_and_oracle(models: Models) -> list[Comparison]:
     """Table 1: accuracy in percent with no document and with the one that answers."""
     paper = published("litm_closedbook_oracle")
-    task = MultiDocumentTask.natural_questions(10)
+    task = MultiDocumentTask.nq_oracle(10)
     llm = models.load_llm()
     outcomes = baselines(llm, task, models.sample or task.questions, store=_store())
     closed, oracle = paper.values[_row_of(paper, models, "GPT-3.5-Turbo-16K-0613")]
@@ -61,11 +70,6 @@ def closed_book_and_oracle(models: Models) -> list[Comparison]:
         Comparison("oracle − closed book", round(oracle - closed, 4), in_percent(gain), is_gain=True),
         *_failed(outcomes),
     ]
-
-
-def other_distractors(documents: int) -> str:
-    """Why a table of so many documents is not the paper's own: "" where a data folder has the paper's file."""
-    return "" if paper_file(documents) else "distractors found by BM25 among other questions' passages"
 
 
 def _documents(documents: int, models: Models) -> list[Comparison]:

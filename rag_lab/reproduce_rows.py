@@ -2,58 +2,111 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
 
-from rag_lab import reproduce_arithmetic, reproduce_contextual, reproduce_positions, reproduce_retrieval
+from rag_lab import downloads, reproduce_arithmetic, reproduce_contextual, reproduce_positions, reproduce_retrieval
+from rag_lab.multi_document_task import PAPER_FILE
 from rag_lab.papers import Comparison
 from rag_lab.reproduce_models import Models
+from rag_lab.reproduce_retrieval import BGE_M3, CROSS_ENCODER
 
 JINA_SMALL = "jinaai/jina-embeddings-v2-small-en"
 JINA_BASE = "jinaai/jina-embeddings-v2-base-en"
 JINA_3 = "jinaai/jina-embeddings-v3"
-CROSS_ENCODER = "cross-encoder/ms-marco-MiniLM-L6-v2"
+NOMIC = "nomic-ai/nomic-embed-text-v1"
 JINA_RERANKER = "jinaai/jina-reranker-v2-base-multilingual"
 PHI = "microsoft/Phi-3.5-mini-instruct"
-MPT = "mosaicml/mpt-30b-instruct"
-LONGCHAT = "lmsys/longchat-13b-16k"
 HAIKU = "claude-haiku-5-5"
+LONGCHAT = Models(llm="lmsys/longchat-13b-16k")
+MPT = Models(llm="mosaicml/mpt-30b-instruct")
+LONGCHAT_ROW = "LongChat-13B-16K"
 NONE = Models()
 MINILM = Models(encoder="minilm")
+MINILM_32 = Models(encoder="minilm", dtype="float32")
+SHORT_WINDOW = "another model with a window of 512 tokens"
+NFCORPUS = "NFCorpus (python -m rag_lab fetch nfcorpus)"
+KINDS = ("encoder", "llm", "reranker")
+
+
+def _longchat(values: dict[str, Any]) -> dict[str, Any]:
+    return {LONGCHAT_ROW: values[LONGCHAT_ROW]}
 
 
 @dataclass(frozen=True)
 class Recipe:
     """One row. ``paper``: the paper's own models, or the nearest that can still be had; ``offline``: bundled ones.
 
-    ``also`` are further language models of the paper. ``differs`` says what is not as published even with the
-    paper's models, ``stands_in`` what the bundled ones change; either makes a row not comparable, and so may
-    ``check`` at the time of the run. ``waits_for`` names what the row needs where it is not recorded. Minutes are
-    about those of 2 cores.
+    ``also`` are further models of the paper, each in place of ``paper``. ``data`` are names in ``DOWNLOADS``;
+    ``own_file`` names the paper's own file, read in their place where it was put into a data folder (the name may
+    depend on the models), and ``instead`` what stands in for it where it was not. ``differs`` says what is not as
+    published even with the paper's models, ``stands_in`` what the bundled ones change; each of the three makes a row
+    not comparable. ``waits_for`` names what the row needs where it is not recorded. ``figures`` picks what is shown
+    of the published values until then. Minutes are about those of 2 cores.
     """
 
     id: str
     title: str
     published: str
     run: Callable[[Models], list[Comparison]]
-    paper: Models
-    offline: Models | None
+    paper: Models = NONE
+    offline: Models | None = NONE
+    also: tuple[Models, ...] = ()
     data: tuple[str, ...] = ()
+    own_file: Callable[[Models], str] = lambda models: ""
+    instead: str = ""
     minutes: float = 1
     offline_minutes: float = 1
     dollars: float = 0.0
     differs: str = ""
     stands_in: str = ""
-    check: Callable[[], str] = str
-    also: tuple[str, ...] = ()
     waits_for: str = ""
+    figures: Callable[[dict[str, Any]], dict[str, Any]] = dict
+
+    def placed(self, models: Models) -> Path | None:
+        """The paper's own file where a data folder has it."""
+        name = self.own_file(models)
+        return downloads.placed(name) if name else None
 
     def because(self, models: Models) -> str:
         """Why a run with these models cannot be compared; "" where it can."""
-        names = ("encoder", "llm", "reranker")
-        own = all(getattr(models, name) in (getattr(self.paper, name), *self.also) for name in names)
-        stands_in = "" if own else self.stands_in or "another model"
-        reasons = [self.differs, self.check(), stands_in, "a sample" if models.sample else ""]
+        instead = self.instead if self.own_file(models) and not self.placed(models) else ""
+        adapter = "base weights without the task adapter" if models.encoder == JINA_3 else ""
+        sample = "a sample" if models.sample else ""
+        reasons = [self.differs, instead, adapter, self._another(models), sample]
         return ", ".join(reason for reason in reasons if reason)
+
+    def _another(self, models: Models) -> str:
+        """What is said of models that are not the paper's; ``stands_in`` where a bundled one is among them."""
+
+        def others(wanted: Models) -> list[str]:
+            return [kind for kind in KINDS if getattr(models, kind) != getattr(wanted, kind)]
+
+        if not all(others(wanted) for wanted in (self.paper, *self.also)):
+            return ""
+        bundled = self.offline and set(others(self.paper)) - set(others(self.offline))
+        return self.stands_in if bundled and self.stands_in else "another model"
+
+
+def _among_documents(
+    documents: int, run: Callable[[Models], list[Comparison]], sample: int, minutes: float, offline_minutes: float
+) -> Recipe:
+    return Recipe(
+        f"litm_{documents}docs",
+        f"Answer among {documents} documents (%)",
+        f"litm_{documents}docs",
+        run,
+        paper=LONGCHAT,
+        also=(MPT,),
+        offline=Models(llm="smollm2", sample=sample),
+        data=("nq-oracle",),
+        own_file=lambda models: PAPER_FILE.format(documents),
+        instead="distractors found by BM25 among other questions' passages",
+        minutes=minutes,
+        offline_minutes=offline_minutes,
+        figures=_longchat,
+    )
 
 
 RECIPES = (
@@ -62,8 +115,8 @@ RECIPES = (
         "MiniLM, SciFact, whole abstracts",
         "minilm_scifact",
         reproduce_retrieval.whole_scifact,
-        paper=Models(encoder="minilm", dtype="float32"),
-        offline=Models(encoder="minilm", dtype="float32"),
+        paper=MINILM_32,
+        offline=MINILM_32,
         data=("scifact",),
         minutes=5,
         offline_minutes=5,
@@ -73,8 +126,6 @@ RECIPES = (
         "BM25, SciFact, one field",
         "anserini_bm25_scifact",
         reproduce_retrieval.bm25_scifact,
-        paper=NONE,
-        offline=NONE,
         data=("scifact",),
     ),
     Recipe(
@@ -83,11 +134,16 @@ RECIPES = (
         "ce_rerank_beir",
         reproduce_retrieval.cross_encoder_scifact,
         paper=Models(reranker=CROSS_ENCODER),
+        also=tuple(
+            Models(reranker=f"cross-encoder/ms-marco-{name}")
+            for name in ("MiniLM-L2-v2", "MiniLM-L4-v2", "MiniLM-L12-v2", "TinyBERT-L2-v2", "electra-base")
+        ),
         offline=None,
         data=("scifact",),
         minutes=40,
         differs="another BM25 below",
         waits_for=f"{CROSS_ENCODER} from the hub",
+        figures=lambda values: {"nDCG@10": values["ms-marco-MiniLM-L-6-v2"]["SciFact"]},
     ),
     Recipe(
         "late_berlin",
@@ -95,12 +151,11 @@ RECIPES = (
         "late_berlin",
         reproduce_retrieval.berlin,
         paper=Models(encoder=JINA_BASE, dtype="float32"),
-        offline=Models(encoder="minilm", dtype="float32"),
-        stands_in="another model",
+        offline=MINILM_32,
     ),
     Recipe(
         "late_scifact_fixed256",
-        "Late chunking, SciFact (%)",
+        "Late chunking, SciFact, 256 tokens (%)",
         "late_scifact_fixed256",
         reproduce_retrieval.late_fixed,
         paper=Models(encoder=JINA_SMALL),
@@ -108,19 +163,21 @@ RECIPES = (
         data=("scifact",),
         minutes=15,
         offline_minutes=10,
-        stands_in="another model with a window of 512 tokens",
+        stands_in=SHORT_WINDOW,
     ),
     Recipe(
         "late_scifact_sentences",
-        "Late chunking, SciFact (%)",
+        "Late chunking, SciFact, five sentences (%)",
         "late_averages",
         reproduce_retrieval.late_sentences,
         paper=Models(encoder=JINA_SMALL),
+        also=(Models(encoder=JINA_3), Models(encoder=NOMIC)),
         offline=MINILM,
         data=("scifact",),
         minutes=15,
         offline_minutes=10,
         differs="published is the mean over three models and four data sets",
+        figures=itemgetter("five sentences"),
     ),
     Recipe(
         "late_scifact_series",
@@ -132,7 +189,7 @@ RECIPES = (
         data=("scifact",),
         minutes=60,
         offline_minutes=45,
-        stands_in="another model with a window of 512 tokens",
+        stands_in=SHORT_WINDOW,
     ),
     Recipe(
         "cookbook_codebases",
@@ -153,33 +210,26 @@ RECIPES = (
         "The post's reductions (%) from its failure rates",
         "anthropic_reductions",
         reproduce_arithmetic.blog_reductions,
-        paper=NONE,
-        offline=NONE,
     ),
     Recipe(
         "contextual_bm25_reduction",
         "The cookbook's reduction (%) from its own table",
         "contextual_bm25_reduction",
         reproduce_arithmetic.cookbook_reduction,
-        paper=NONE,
-        offline=NONE,
     ),
     Recipe(
         "anthropic_context_cost",
         "Dollars per million document tokens, Claude 3 Haiku",
         "anthropic_context_cost",
         reproduce_arithmetic.context_cost,
-        paper=NONE,
-        offline=NONE,
     ),
     Recipe(
         "cookbook_tokens",
         "Prompt caching over 737 chunks",
         "cookbook_tokens",
         reproduce_arithmetic.cookbook_tokens,
-        paper=NONE,
-        offline=NONE,
         data=("codebases",),
+        figures=lambda values: {"% read": values["read from the cache (%)"]},
     ),
     Recipe(
         "merola_nfcorpus",
@@ -187,101 +237,61 @@ RECIPES = (
         "merola_nfcorpus",
         reproduce_retrieval.merola_nfcorpus,
         paper=Models(encoder=JINA_3),
+        also=(Models(encoder=BGE_M3),),
         offline=MINILM,
         data=("nfcorpus",),
         minutes=120,
         offline_minutes=10,
-        differs="base weights without the task adapter",
-        stands_in="another model with a window of 512 tokens",
-        waits_for="NFCorpus (python -m rag_lab fetch nfcorpus), and jina-embeddings-v3 for the paper's model",
+        stands_in=SHORT_WINDOW,
+        waits_for=f"{NFCORPUS}, and jina-embeddings-v3 for the paper's model",
+        figures=itemgetter("Jina v3"),
     ),
     Recipe(
         "merola_contextual_nfcorpus",
         "A fifth of NFCorpus, with and without context",
         "merola_contextual_nfcorpus",
         reproduce_contextual.merola_contextual,
-        paper=Models(
-            encoder=JINA_3,
-            llm="microsoft/Phi-3.5-mini-instruct",
-            reranker="jinaai/jina-reranker-v2-base-multilingual",
-        ),
+        paper=Models(encoder=JINA_3, llm=PHI, reranker=JINA_RERANKER),
         offline=MINILM,
         data=("nfcorpus",),
         minutes=600,
         offline_minutes=15,
         differs="another fifth of the documents",
         stands_in="titles and opening sentences as context, another encoder and reranker",
-        waits_for="NFCorpus (python -m rag_lab fetch nfcorpus), and Jina v3 with Phi-3.5-mini for the paper's models",
+        waits_for=f"{NFCORPUS}, and Jina v3 with Phi-3.5-mini for the paper's models",
     ),
     Recipe(
         "litm_closedbook_oracle",
         "NQ-Open without and with the answering document (%)",
         "litm_closedbook_oracle",
         reproduce_positions.closed_book_and_oracle,
-        paper=Models(llm=LONGCHAT),
+        paper=LONGCHAT,
         also=(MPT,),
         offline=Models(llm="smollm2", sample=200),
         data=("nq-oracle",),
         minutes=600,
         offline_minutes=5,
+        figures=_longchat,
     ),
-    Recipe(
-        "litm_10docs",
-        "Answer among 10 documents (%)",
-        "litm_10docs",
-        reproduce_positions.ten_documents,
-        paper=Models(llm=LONGCHAT),
-        also=(MPT,),
-        offline=Models(llm="smollm2", sample=60),
-        data=("nq-oracle",),
-        minutes=600,
-        offline_minutes=8,
-        check=partial(reproduce_positions.other_distractors, 10),
-    ),
-    Recipe(
-        "litm_20docs",
-        "Answer among 20 documents (%)",
-        "litm_20docs",
-        reproduce_positions.twenty_documents,
-        paper=Models(llm=LONGCHAT),
-        also=(MPT,),
-        offline=Models(llm="smollm2", sample=40),
-        data=("nq-oracle",),
-        minutes=1200,
-        offline_minutes=15,
-        check=partial(reproduce_positions.other_distractors, 20),
-    ),
-    Recipe(
-        "litm_30docs",
-        "Answer among 30 documents (%)",
-        "litm_30docs",
-        reproduce_positions.thirty_documents,
-        paper=Models(llm=LONGCHAT),
-        also=(MPT,),
-        offline=Models(llm="smollm2", sample=20),
-        data=("nq-oracle",),
-        minutes=1800,
-        offline_minutes=20,
-        check=partial(reproduce_positions.other_distractors, 30),
-    ),
+    _among_documents(10, reproduce_positions.ten_documents, sample=60, minutes=600, offline_minutes=8),
+    _among_documents(20, reproduce_positions.twenty_documents, sample=40, minutes=1200, offline_minutes=15),
+    _among_documents(30, reproduce_positions.thirty_documents, sample=20, minutes=1800, offline_minutes=20),
     Recipe(
         "litm_kv",
         "Value of a key among 140 pairs (%)",
         "litm_kv_repo",
         reproduce_positions.key_values,
-        paper=Models(llm=LONGCHAT),
+        paper=LONGCHAT,
         also=(MPT,),
         offline=Models(llm="smollm2", sample=40),
+        own_file=reproduce_positions.key_value_file,
+        instead="pairs made as the paper made its own",
         minutes=600,
         offline_minutes=10,
-        stands_in="another model, and sentences instead of UUIDs in a window of under 16,384 tokens",
+        stands_in="another model, and sentences instead of UUIDs",
+        figures=lambda values: {LONGCHAT_ROW: reproduce_positions.in_percents(values[LONGCHAT_ROW])},
     ),
     Recipe(
-        "crag_scoring",
-        "CRAG's truthfulness (%) from its shares",
-        "crag_scoring",
-        reproduce_arithmetic.crag_scoring,
-        paper=NONE,
-        offline=NONE,
+        "crag_scoring", "CRAG's truthfulness (%) from its shares", "crag_scoring", reproduce_arithmetic.crag_scoring
     ),
 )

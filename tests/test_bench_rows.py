@@ -10,6 +10,7 @@ from tests.benchmarks.rows import growth, row, transformer_flops
 def test_a_row_is_a_ratio_above_one_where_ours_is_quicker() -> None:
     found = row("w", "10 texts", 0.5, "peer", 2.0, 0.1)
     assert (found["ratio"], found["floor_seconds"]) == (4.0, 0.1)
+    assert row("w", "1", 1.0, "peer", 1.0, same_answers=3)["same_answers"] == 3
     assert found.keys() == {"work", "size", "ours_seconds", "peer", "peer_seconds", "ratio", "floor_seconds"}
 
 

@@ -1,5 +1,6 @@
 """Every notebook opens in JupyterLab in headless Chromium: cells and figures show, sliders work, no errors."""
 
+import ast
 import json
 import os
 import secrets
@@ -12,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
 
 from tests.browser import Page, browser, chromium, until
 
@@ -27,11 +28,6 @@ SETTINGS = {
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},  # every cell in the page, also those below
     "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
 }
-SLIDERS = """
-from rag_lab import prediction_widget
-curve = [0.5, 0.5]
-prediction_widget.draw(curve, ["first", "last"])
-"""
 DISABLED = {
     "@jupyterlab/debugger-extension": True
 }  # it questions every kernel, and complains when one ends meanwhile
@@ -53,9 +49,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     home = tmp_path_factory.mktemp("jupyterlab")
     served = home / "notebooks"
     shutil.copytree(FOLDER, served, ignore=shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__"))
-    cells = [new_code_cell(SLIDERS.strip()), new_code_cell("curve")]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    nbformat.write(new_notebook(cells=cells, metadata=kernel), served / "sliders.ipynb")
     (home / "settings").mkdir()
     (home / "settings" / "overrides.json").write_text(json.dumps(SETTINGS), encoding="utf-8")
     (home / "config" / "labconfig").mkdir(parents=True)
@@ -122,6 +115,19 @@ def opened(page: Page, name: str) -> Iterator[None]:
         page.run(f"{PANEL}.sessionContext.shutdown().then(() => {PANEL}.dispose())")
 
 
+def value(page: Page, expression: str) -> Any:
+    """What a Python expression is in the kernel of the notebook in front, a literal."""
+    code = json.dumps(f"print({expression})")
+    kernel = f"{PANEL}.sessionContext.session.kernel"
+    printed = page.run(f"""new Promise(done => {{
+        const asked = {kernel}.requestExecute({{code: {code}}});
+        let text = "";
+        asked.onIOPub = message => {{ text += message.content.text ?? ""; }};
+        asked.done.then(() => done(text));
+    }})""")
+    return ast.literal_eval(printed)
+
+
 pytestmark = pytest.mark.skipif(chromium() is None, reason="no Chromium found: install it or set RAG_LAB_CHROMIUM")
 
 
@@ -137,18 +143,23 @@ def test_a_notebook_opens_and_shows_what_is_in_it(name: str, page: Page, lab: La
         page.wait("document.querySelectorAll('.jp-RenderedMarkdown h1').length === 1")
 
 
-def test_a_slider_shows_and_moves_the_value_in_the_kernel(page: Page) -> None:
-    with opened(page, "sliders"):
-        page.run("window.jupyterapp.commands.execute('notebook:run-all-cells').then(() => true)")
-        page.wait("document.querySelectorAll('.widget-slider').length === 2")
-        page.run("document.querySelector('.widget-slider .noUi-handle').focus()")
-        page.press("ArrowUp", 38)
-        page.wait("document.querySelector('.widget-readout').textContent === '0.55'")
-        page.run(f"{PANEL}.content.activeCellIndex = 1")
+def test_the_curve_of_notebook_05_is_drawn_with_sliders(page: Page, lab: Lab) -> None:
+    """Its cells down to the prediction run as they stand; a slider that is moved changes the list in the kernel."""
+    name = "05_lost_in_the_middle"
+    cells = nbformat.read(lab.folder / f"{name}.ipynb", as_version=4).cells
+    (place,) = (i for i, cell in enumerate(cells) if cell.source.startswith("prediction_widget.draw("))
+    with opened(page, name):
+        page.run(f"{PANEL}.content.activeCellIndex = {place}")
+        page.run("window.jupyterapp.commands.execute('notebook:run-all-above').then(() => true)")
+        page.run(f"{PANEL}.content.activeCellIndex = {place}")
         page.run("window.jupyterapp.commands.execute('notebook:run-cell').then(() => true)")
-        page.wait(
-            "[...document.querySelectorAll('.jp-OutputArea-output')].at(-1).textContent.includes('[0.55, 0.5]')"
-        )
+        before = value(page, "my_curve")
+        page.wait(f"document.querySelectorAll('.widget-slider').length === {len(before)}")
+        page.run("document.querySelector('.widget-slider .noUi-handle').focus()")
+        page.press("ArrowDown", 40)
+        page.wait(f"document.querySelector('.widget-readout').textContent === '{before[0] - 0.05:.2f}'")
+        after = value(page, "my_curve")
+        assert after == [pytest.approx(before[0] - 0.05), *before[1:]]
 
 
 def test_an_error_in_a_page_is_seen(page: Page) -> None:

@@ -1,3 +1,5 @@
+import gzip
+import json
 import uuid
 from pathlib import Path
 
@@ -104,6 +106,39 @@ def test_75_pairs_are_made_where_there_is_no_file(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("RAG_LAB_DATA", str(tmp_path))
     monkeypatch.setenv("RAG_LAB_CACHE", str(tmp_path))
     assert [item.id for item in KeyValueTask(75, "json").items(2)] == ["json-0-0", "json-0-1"]
+
+
+def write_pairs(folder: Path, pairs: int, written: int | None = None) -> Path:
+    """A file in the paper's layout with one record, put where a clone of its repository has it."""
+    path = folder / "lost-in-the-middle" / "kv_retrieval_data" / f"kv-retrieval-{pairs}_keys.jsonl.gz"
+    path.parent.mkdir(parents=True)
+    record = {"ordered_kv_records": [[f"k{i}", f"v{i}"] for i in range(written or pairs)], "key": "k3", "value": "v3"}
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("pairs", [140, 300])
+def test_pairs_come_from_the_papers_file_where_it_is(
+    pairs: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RAG_LAB_DATA", str(tmp_path))
+    write_pairs(tmp_path, pairs)
+    task = KeyValueTask(pairs, "json")
+    (item,) = task.items(1)
+    assert item.pair == ("k3", "v3")
+    assert item.others == tuple((f"k{i}", f"v{i}") for i in range(pairs) if i != 3)
+    assert '"k3": "v3",\n "k0": "v0",' in text(task.prompt(item, 0))
+    with pytest.raises(ValueError, match="has 1 records"):
+        task.items(2)
+    assert KeyValueTask(pairs).items(1)[0].id == "sentences-0-0"  # no UUIDs are asked for
+
+
+def test_a_file_of_other_pairs_than_its_name_says_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RAG_LAB_DATA", str(tmp_path))
+    write_pairs(tmp_path, 140, written=139)
+    with pytest.raises(ValueError, match="record 1 is not 140 pairs of which one is asked for"):
+        KeyValueTask(140, "json").items(1)
 
 
 def test_bad_input_is_named() -> None:

@@ -72,6 +72,19 @@ def test_relative_links_resolve(page: Path) -> None:
     assert not broken
 
 
+@pytest.mark.parametrize("page", sorted((PROJECT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
+def test_the_opening_of_a_notebook_links_the_glossary(page: Path) -> None:
+    opening = nbformat.read(page, as_version=4).cells[0]
+    assert opening.cell_type == "markdown"
+    assert "GLOSSARY.md" in [urlsplit(link).path for link in links(opening.source)]
+
+
+def test_the_glossary_is_in_order_and_has_no_term_twice() -> None:
+    text = markdown(PROJECT / "notebooks" / "GLOSSARY.md")
+    terms = [re.sub(r"[^a-z ]", "", term.lower()) for term in re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)]
+    assert terms == sorted(set(terms))
+
+
 def test_links_and_anchors_are_found() -> None:
     text = "[a](b.md#c) ![d](e.png) <a href='f.md'>g</a>\n\n| [h](i.md) |\n| --- |\n| [j](k.md) |\n"
     assert links(text) == ["b.md#c", "e.png", "f.md", "i.md", "k.md"]

@@ -29,10 +29,13 @@ from rag_lab.metrics import Interval
 from rag_lab.papers import Comparison, exactly, verdict
 from rag_lab.reproduce_models import Models
 from rag_lab.reproduce_rows import RECIPES, Recipe
+from rag_lab.reranking import cross_encoder
 from rag_lab.search import Hit
 from tests.messages_server import MessagesServer
 from tests.messages_server import running_server as running_server  # a fixture
 from tests.test_encoder import save_model
+from tests.test_key_value_task import write_pairs
+from tests.test_multi_document_task import write_paper_file
 from tests.test_reranking import save_classifier
 
 TOPICS = ("rain", "bread", "ships", "clocks", "wolves", "glass", "tea", "maps", "salt", "bells")
@@ -133,8 +136,49 @@ def test_why_a_run_is_not_comparable() -> None:
     assert recipe.because(recipe.offline) == "another model with a window of 512 tokens"
     assert recipe.because(replace(recipe.paper, sample=20)) == "a sample"
     kv = reproduce.BY_ID["litm_kv"]
-    assert kv.because(Models(llm="mosaicml/mpt-30b-instruct")) == ""
-    assert "another model" in kv.because(Models(llm="smollm2"))
+    assert "another model" not in kv.because(Models(llm="mosaicml/mpt-30b-instruct"))
+    assert kv.offline is not None
+    assert kv.because(kv.offline) == "another model, and sentences instead of UUIDs, a sample"
+
+
+def test_what_bundled_models_change_is_not_said_of_chosen_ones() -> None:
+    cookbook, late = reproduce.BY_ID["cookbook_codebases"], reproduce.BY_ID["late_scifact_fixed256"]
+    assert cookbook.offline is not None
+    assert "declares" in cookbook.because(cookbook.offline)
+    assert "declares" in cookbook.because(replace(cookbook.offline, encoder="some/model"))  # still without Claude
+    chosen = replace(cookbook.paper, llm="claude-sonnet-5")
+    assert cookbook.because(chosen) == "another encoder and reranker, another model"
+    assert late.because(Models(encoder="some/model")) == "another model"
+
+
+def test_the_papers_other_models_count_as_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """The registry names Jina v3 and nomic-embed-text-v1 for the averages, but not for the README's one figure."""
+    assert "nomic-embed-text-v1" in papers.published("late_averages").model
+    averages, one = reproduce.BY_ID["late_scifact_sentences"], reproduce.BY_ID["late_scifact_fixed256"]
+    nomic, jina_3 = (Models(encoder=name) for name in ("nomic-ai/nomic-embed-text-v1", "jinaai/jina-embeddings-v3"))
+    mean = "published is the mean over three models and four data sets"
+    assert averages.because(nomic) == mean
+    assert averages.because(jina_3) == f"{mean}, base weights without the task adapter"
+    assert one.because(nomic) == "another model"
+    reproduce.command("list")
+    out = capsys.readouterr().out
+    also = "also the paper's: --encoder jinaai/jina-embeddings-v3, --encoder nomic-ai/nomic-embed-text-v1\n"
+    assert also in out
+    assert "also the paper's: --llm mosaicml/mpt-30b-instruct\n" in out
+
+
+def test_each_of_the_papers_rerankers_has_its_own_figure(classifier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BEIR's table: 0.682 for six layers, 0.680 for twelve, 0.662 for TinyBERT, 0.524 for electra-base."""
+    monkeypatch.setattr(datasets, "load_scifact", lambda: small_set(2))
+    monkeypatch.setattr(Models, "load_reranker", lambda self, encoder: cross_encoder(classifier, dtype="float32"))
+    recipe = reproduce.BY_ID["ce_rerank_scifact"]
+    figures = [recipe.run(models)[0].published for models in (recipe.paper, *recipe.also)]
+    assert figures == [0.682, 0.607, 0.68, 0.68, 0.662, 0.524]
+    assert {recipe.because(models) for models in (recipe.paper, *recipe.also)} == {"another BM25 below"}
+
+
+def test_titles_tell_rows_apart() -> None:
+    assert len({recipe.title for recipe in RECIPES}) == len(RECIPES)
 
 
 # Rows that are arithmetic: every published figure follows from the others
@@ -225,6 +269,11 @@ def test_nfcorpus_rows_on_stand_ins(encoder: str, classifier: str, monkeypatch: 
     tiny = Models(encoder=encoder, reranker=classifier, dtype="float32")
     early_late = [row for row in reproduce_retrieval.merola_nfcorpus(tiny) if row.shown]
     assert [row.published for row in early_late] == pytest.approx([0.0058, 0.00762])  # 0.38003 − 0.37423, and @10
+    loaded = tiny.load_encoder()
+    with monkeypatch.context() as patch:
+        patch.setattr(Models, "load_encoder", lambda self: loaded)
+        bge = [row for row in reproduce_retrieval.merola_nfcorpus(Models(encoder="BAAI/bge-m3")) if row.shown]
+    assert [row.published for row in bge] == pytest.approx([-0.17688, -0.15802])  # 0.07 − 0.24688, and @10
     rows = reproduce_contextual.merola_contextual(tiny)
     assert {row.measured.n for row in rows} == {5}  # half of the documents, so half of the questions
     assert len(rows) == 2 * 2 * 2 + 2
@@ -273,7 +322,8 @@ class SmallWindow:
     [
         ("mosaicml/mpt-30b-instruct", "Extract", 100.0),
         ("lmsys/longchat-13b-16k", "Extract", 37.0),
-        ("x", "The", 100.0),
+        ("some/model", "Extract", 100.0),
+        ("smollm2", "The", 100.0),  # its window does not hold 140 pairs of UUIDs
     ],
 )
 def test_a_paper_model_reads_what_it_read_in_the_paper(
@@ -313,7 +363,7 @@ def test_a_row_is_recorded_and_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert (row["value"], row["n"], row["published"], row["difference"]) == (1.0, 10, 0.6789, 0.3211)
     assert row["verdict"] == "not reproduced"
     line = next(line for line in reproduce.table().splitlines() if "BM25, SciFact" in line)
-    assert "0.6789 (primary) | 1 [1, 1] | +0.3211 | not reproduced" in line
+    assert "0.6789 (the authors' own pages) | 1 [1, 1] | +0.3211 | not reproduced" in line
 
 
 def test_the_papers_own_models_by_the_same_command(
@@ -367,9 +417,140 @@ def test_all_passes_over_what_is_recorded(
     assert not runs
     reproduce.command("all", offline=True, fresh=True)
     assert len(runs) == 1
-    reproduce.command("crag_scoring", offline=True, chosen={"sample": 2})  # a try of its own, not what all records
+
+
+def test_a_try_with_chosen_models_or_a_sample_leaves_the_record(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs: list[Models] = []
+    row = replace(reproduce.BY_ID["crag_scoring"], run=lambda m: runs.append(m) or [Comparison("x", 1, exactly(1))])
+    monkeypatch.setattr(reproduce, "RECIPES", (row,))
+    monkeypatch.setattr(reproduce, "BY_ID", {row.id: row})
+    reproduce.command(row.id, offline=True)
+    record = (tmp_path / "results" / "crag_scoring.json").read_bytes()
+    for _ in range(2):  # named: run each time
+        reproduce.command(row.id, offline=True, chosen={"sample": 2})
+    reproduce.command("all", offline=True, chosen={"sample": 2})  # kept beside, so not run again
+    reproduce.command("all", offline=True)
+    assert [models.sample for models in runs] == [None, 2, 2]
+    assert (tmp_path / "results" / "crag_scoring.json").read_bytes() == record
+    (kept,) = (tmp_path / "cache" / "reproductions").iterdir()
+    assert json.loads(kept.read_text(encoding="utf-8"))["rows"][0]["verdict"] == "not comparable: a sample"
+    assert f"kept in {kept}" in capsys.readouterr().out
+
+
+def test_all_offline_leaves_records_of_the_papers_own_models(
+    encoder: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs: list[str] = []
+    row = replace(
+        reproduce.BY_ID["late_berlin"],
+        paper=Models(encoder=encoder, dtype="float32"),
+        run=lambda m: runs.append(m.encoder) or [Comparison("x", 1, exactly(1))],
+    )
+    monkeypatch.setattr(reproduce, "RECIPES", (row,))
+    monkeypatch.setattr(reproduce, "BY_ID", {row.id: row})
+    reproduce.command(row.id)
+    reproduce.command("all", offline=True)
+    assert runs == [encoder]
+    assert "with the paper's own models, which stays" in capsys.readouterr().out
+    reproduce.command("all", offline=True, fresh=True)
+    assert runs == [encoder, "minilm"]
+    reproduce.command("all")  # the paper's models take the place of the bundled ones
+    assert runs == [encoder, "minilm", encoder]
+    reproduce.command(row.id, offline=True)  # named
+    assert papers.load_result(row.id)["provenance"]["model"].startswith("minilm")
+
+
+def test_the_papers_own_file_takes_the_oracles_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is enough, it is what is recorded, and ``all`` runs the row again once it is there."""
+    runs: list[str] = []
+    run = lambda m: runs.append("") or [Comparison("x", 1, exactly(1))]  # noqa: E731
+    row = replace(reproduce.BY_ID["litm_10docs"], offline=Models(), run=run)
+    monkeypatch.setattr(reproduce, "RECIPES", (row,))
+    name = "nq-open-10_total_documents_gold_at_0.jsonl.gz"
+    folder = tmp_path / "none"
+    reproduce.command("all", offline=True)
+    waits = capsys.readouterr().out
+    assert f"data: nq-oracle (lost-in-the-middle/nq-open-oracle.jsonl.gz), {row.instead}\n" in waits
+    assert f"read instead once you put {name} from https://github.com/nelson-liu/" in waits
+    assert f"data folders: {folder}, {tmp_path / 'cache' / 'data'}\n" in waits
+    assert "waits for lost-in-the-middle/nq-open-oracle.jsonl.gz is not in" in waits
+    oracle = tmp_path / "oracle"
+    oracle.write_text("x", encoding="utf-8")
+    monkeypatch.setattr(downloads, "files_of", lambda name: [oracle])
+    reproduce.command("all", offline=True)
+    before = papers.load_result(row.id)
+    assert before["provenance"]["data"] == "nq-oracle"
+    assert before["rows"][0]["verdict"] == f"not comparable: {row.instead}, another model"
+    own = write_paper_file(folder)
+    capsys.readouterr()
+    reproduce.command("all", offline=True)
+    assert f"data: {own}\n" in capsys.readouterr().out
+    after = papers.load_result(row.id)
+    assert (after["provenance"]["data"], after["provenance"]["sha256"]) == (name, papers.digest([own]))
+    assert after["rows"][0]["verdict"] == "not comparable: another model"
+    assert row.because(row.paper) == ""
     reproduce.command("all", offline=True)
     assert len(runs) == 2
+
+
+def test_the_papers_own_file_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_paper_file(tmp_path / "none")
+    monkeypatch.setattr(Models, "load_llm", lambda self: SmallWindow())
+    monkeypatch.setattr(reproduce, "missing", lambda models: [])
+    assert reproduce.command("litm_10docs", offline=True, chosen={"sample": 1}) == 0  # and no oracle anywhere
+
+
+def test_closed_book_reads_the_oracle_that_it_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_paper_file(tmp_path / "none")
+    monkeypatch.setattr(Models, "load_llm", lambda self: SmallWindow())
+    with pytest.raises(FileNotFoundError, match="nq-open-oracle"):
+        reproduce_positions.closed_book_and_oracle(Models(llm="x", sample=1))
+
+
+def test_made_pairs_are_not_the_papers(tmp_path: Path) -> None:
+    kv = reproduce.BY_ID["litm_kv"]
+    mpt = Models(llm="mosaicml/mpt-30b-instruct")
+    assert kv.because(mpt) == "pairs made as the paper made its own"
+    assert "  data: pairs made as the paper made its own\n" in reproduce.needs(kv, False)
+    assert "kv-retrieval-140_keys.jsonl.gz" in reproduce.needs(kv, False)
+    path = write_pairs(tmp_path / "none", 140)
+    assert kv.because(mpt) == ""
+    assert f"  data: {path}\n" in reproduce.needs(kv, False)
+    assert "data: none" in reproduce.needs(kv, True)  # a bundled model reads sentences, and no file
+
+
+def test_costs_are_said_to_be_the_rows_own_where_models_are_chosen() -> None:
+    row = reproduce.BY_ID["litm_10docs"]
+    own, chosen = reproduce.needs(row, False), reproduce.needs(row, False, {"llm": "claude-haiku-5-5"})
+    assert "about 600 minutes, $0.00\n" in f"{own}\n"
+    assert "about 600 minutes, $0.00 with the row's own models and questions, not with those chosen\n" in chosen
+    assert "claude-haiku-5-5: dollars are estimated, and capped by RAG_LAB_MAX_USD, before the first call" in chosen
+    assert "chosen" not in reproduce.needs(row, False, {"allow_remote_code": True})
+    assert "dollars are" not in reproduce.needs(row, False, {"llm": "smollm2"})
+
+
+def test_how_a_figure_was_read_is_said_where_it_is_shown() -> None:
+    third = reproduce.BY_ID["minilm_scifact"]
+    assert "read in a third party's notes" in reproduce.needs(third, True)
+    assert "0.6451 (a third party's notes)" in reproduce.table()
+
+
+def test_rows_that_wait_show_the_published_figures() -> None:
+    """From the registry: one value, two, seven positions; but not the cookbook's four configurations."""
+    waiting = reproduce.table()
+    for shown in (
+        "| nDCG@10 0.6451 (a third party's notes) |",
+        "| nDCG@10 0.6820 (the authors' own pages) |",
+        "| naive 52.4; late 54.3 (a third party's notes) |",
+        "| LongChat-13B-16K 66.9, 54.8, 52.5, 52.9, 52.2, 51.3, 55.1 (a copy of the text) |",
+        "| LongChat-13B-16K 37, 38.2, 35.4, 65.6, 88.6 (the authors' own pages) |",
+        "| see `cookbook_codebases` (the authors' own pages) |",
+    ):
+        assert shown in waiting
 
 
 def test_a_named_row_that_waits_says_for_what(capsys: pytest.CaptureFixture[str]) -> None:
@@ -401,7 +582,7 @@ def test_the_list_says_what_each_row_needs(capsys: pytest.CaptureFixture[str]) -
     for recipe in RECIPES:
         assert recipe.id in out
     assert "models: minilm\n" in out
-    assert "data: codebases\n" in out
+    assert "data: codebases (anthropic-cookbook/codebase_chunks.json, anthropic-cookbook/evaluation_set" in out
 
 
 def test_missing_models_are_named(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
