@@ -66,8 +66,8 @@ def position_rows(module: Any) -> list[dict[str, Any]]:
         one = module.measure(llm, setting, [0, count // 2, count - 1], 4)
         floor = transformer_flops(llm.model.config, [one["tokens_a_prompt"]] * one["prompts"]) / peak_flops(dtype)
         ours, peer = one["cpu_seconds"], one["peer_cpu_seconds"]
-        kept = ("prompts", "same_answers", "largest_likelihood_difference", "times_generate_alone", "times_by_sharing")
-        more = {name: one[name] for name in kept}
+        names = "prompts same_answers largest_likelihood_difference times_generate_alone times_by_sharing"
+        more = {name: one[name] for name in names.split()}
         found.append(row("position curve", setting, ours, "generate and a forward pass", peer, floor, **more))
     return found
 
