@@ -12,6 +12,7 @@ from rag_lab.chat_tokens import chat_tokens, text_tokens
 from rag_lab.conversation import Block, CacheTime, Completion, Prompt, Stream, Turn, Usage, finish
 from rag_lab.decoding import Reading, Writing, batches
 from rag_lab.gguf_cache import dequantised
+from rag_lab.long_attention import use_block_attention
 from rag_lab.packed_linear import pack_linear_layers
 from rag_lab.prefix_cache import PrefixCache, empty_state
 from rag_lab.shared_reading import read_shared, side_by_side, write_and_rate
@@ -69,7 +70,7 @@ class LocalLLM:
                 f"{name} is no language model: it has no weights for {missing[0]} and {len(missing) - 1} more."
             )
         identity = name if files.source == "package" else _weights_identity(source, model)
-        model = pack_linear_layers(model.to(device))
+        model = use_block_attention(pack_linear_layers(model.to(device)))
         return cls(name, model, AutoTokenizer.from_pretrained(source), prefix_cache, identity)
 
     def __repr__(self) -> str:

@@ -31,6 +31,11 @@ def pack_linear_layers(model: Any) -> Any:
     return model
 
 
+def is_packed(model: Any) -> bool:
+    """Whether any of the model's layers is packed."""
+    return any(isinstance(vars(module).get("forward"), _PackedForward) for module in model.modules())
+
+
 class _PackedForward:
     """A layer's forward pass. Its weights are packed at the first use, so that a copied model packs its own."""
 

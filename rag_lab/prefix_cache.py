@@ -5,6 +5,7 @@ from typing import Any
 
 from rag_lab.chat_tokens import common_length
 from rag_lab.decoding import Reading
+from rag_lab.growing_layer import growing_layer
 
 
 class PrefixCache:
@@ -45,9 +46,9 @@ class PrefixCache:
 
 def empty_state() -> Any:
     """The state before the first token."""
-    from transformers import DynamicCache
+    from transformers import Cache
 
-    return DynamicCache()
+    return Cache(layer_class_to_replicate=growing_layer())
 
 
 def copy_state(state: Any, length: int, rows: int = 1) -> Any:

@@ -1,5 +1,6 @@
 """What every benchmark gives to ``make bench``: rows of one piece of work at one size, beside a peer and a floor."""
 
+import copy
 import gc
 import time
 from collections.abc import Callable, Sequence
@@ -59,8 +60,10 @@ def peak_flops(dtype: str) -> float:
 
 
 def plain_transformers(model: Any) -> Any:
-    """The same weights in a model of transformers' own, without packed layers: what a user would have."""
-    plain = type(model)(model.config).to(model.dtype)
+    """The same weights in a model of transformers' own, with its own layers and attention: what a user would have."""
+    config = copy.deepcopy(model.config)
+    config._attn_implementation = "sdpa"
+    plain = type(model)(config).to(model.dtype)
     plain.load_state_dict(model.state_dict())
     if hasattr(model, "generation_config"):
         plain.generation_config = model.generation_config

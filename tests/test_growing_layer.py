@@ -1,0 +1,66 @@
+"""A state with room against transformers' own, which copies."""
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import Cache, DynamicCache
+
+from rag_lab import growing_layer
+from rag_lab.prefix_cache import copy_state, empty_state
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("read"), st.integers(1, 5)),
+        st.tuples(st.just("cut"), st.integers(1, 4)),
+        st.tuples(st.just("keep"), st.lists(st.integers(0, 1), min_size=2, max_size=2)),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(STEPS)
+@settings(max_examples=60, deadline=None)
+def test_the_same_as_copying(steps: list) -> None:
+    torch.manual_seed(0)
+    ours, plain = empty_state(), DynamicCache()
+    known = 0
+    for what, how in [("read", 3), *steps]:
+        if what == "read":
+            keys, values = torch.randn(2, 1, how, 4), torch.randn(2, 1, how, 4)
+            known += how
+            for got, expected in zip(ours.update(keys, values, 0), plain.update(keys, values, 0), strict=True):
+                assert torch.equal(got, expected)
+        elif what == "cut" and how < known:
+            known -= how
+            ours.crop(-how)
+            plain.crop(-how)
+        elif what == "keep":
+            ours.batch_select_indices(torch.tensor(how))
+            plain.batch_select_indices(torch.tensor(how))
+        assert ours.get_seq_length() == plain.get_seq_length() == known
+    assert torch.equal(ours.layers[0].keys, plain.layers[0].keys)
+    assert torch.equal(ours.layers[0].values, plain.layers[0].values)
+
+
+def test_what_was_read_is_not_copied_until_the_room_is_full() -> None:
+    state = empty_state()
+    assert isinstance(state, Cache)
+    state.update(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3, 2), 0)
+    place = state.layers[0].keys.data_ptr()
+    for _ in range(growing_layer.ROOM):
+        state.update(torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 2), 0)
+    assert state.layers[0].keys.data_ptr() == place
+    state.update(torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 2), 0)
+    assert state.layers[0].keys.data_ptr() != place
+    assert state.layers[0].keys[0, 0, :, 0].tolist() == [0.0] * 3 + [1.0] * (growing_layer.ROOM + 1)
+
+
+def test_a_copy_grows_apart_from_its_original() -> None:
+    state = empty_state()
+    state.update(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3, 2), 0)
+    copy = copy_state(state, 2)
+    copy.update(torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 2), 0)
+    state.update(torch.full((1, 1, 1, 2), 7.0), torch.full((1, 1, 1, 2), 7.0), 0)
+    assert copy.layers[0].keys[0, 0, :, 0].tolist() == [0.0, 0.0, 1.0]
+    assert state.layers[0].keys[0, 0, :, 0].tolist() == [0.0, 0.0, 0.0, 7.0]
