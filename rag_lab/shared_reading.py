@@ -7,7 +7,8 @@ from rag_lab.chat_tokens import common_length
 from rag_lab.decoding import Reading, Writing
 from rag_lab.prefix_cache import copy_state, empty_state
 
-# Ids read at a time: under a mask, attention is computed for what is hidden too, which doubles it in one long piece.
+# Ids read at a time, at most: torch's own attention under a mask is computed for what is hidden too, which doubles it
+# in one long piece. Pieces are of like length, for short ones cost more a token.
 PIECE = 512
 
 
@@ -34,8 +35,10 @@ def read_shared(
         known = min(common_length(before, ids), len(ids) - 1)
         state = copy_state(state, known) if known else empty_state()
         reading = Reading(model, state)
-        for start in range(known, len(ids), PIECE):
-            last = reading.read([ids[start : start + PIECE]])[0, -1]
+        pieces = -(-(len(ids) - known) // PIECE)
+        size = -(-(len(ids) - known) // pieces)
+        for start in range(known, len(ids), size):
+            last = reading.read([ids[start : start + size]])[0, -1]
         logits.append(last)
         before = ids
         rows.append(i)

@@ -27,7 +27,7 @@ SETTINGS: list[tuple[str, list[int], int]] = [
     ("20 sentences", [0, 2, 5, 10, 15, 17, 19], 3),
     ("20 sentences", list(range(20)), 2),
     ("40 sentences", list(range(0, 40, 2)), 1),
-    ("10 documents", [0, 4, 9], 2),
+    ("10 documents", [0, 4, 9], 3),
     ("20 documents", [0, 4, 9, 14, 19], 1),
 ]
 
