@@ -13,7 +13,7 @@ def pack_linear_layers(model: Any) -> Any:
     torch calls otherwise leaves much of that processor idle; in bfloat16 a written token takes a third less, and the
     results are the same to the bit. Takes the memory of the linear layers once more. Does nothing for a model off the
     CPU or of more than ``MAX_PARAMETERS``, on a processor other than x86, or where torch has no oneDNN. Weights that
-    are changed in place after the first use are not seen: pack again.
+    are changed are packed again.
     """
     import platform
 
@@ -42,18 +42,28 @@ class _PackedForward:
     def __init__(self, layer: Any) -> None:
         self._layer = layer
         self._packed: Any = None
+        self._of: Any = None  # the weights that are packed, and their version, which counts changes in place
 
     def __call__(self, x: Any) -> Any:
         import torch
 
         weight, bias = self._layer.weight, self._layer.bias
         alike = (x.device.type, x.dtype) == (weight.device.type, weight.dtype)
-        packable = x.device.type == "cpu" and x.dtype in (torch.float32, torch.bfloat16)
+        packable = x.device.type == "cpu" and x.shape[-1] == weight.shape[1] > 0 and _computes(x.dtype)
         if torch.is_grad_enabled() or not alike or not packable:
             return torch.nn.functional.linear(x, weight, bias)
-        if self._packed is None or self._packed.dtype != weight.dtype:
+        version = None if weight.is_inference() else weight._version
+        if self._of is None or self._of[0] is not weight or self._of[1:] != (version, weight.data_ptr()):
             self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+            self._of = (weight, version, weight.data_ptr())
         return torch.ops.mkldnn._linear_pointwise(x, self._packed, bias, "none", [], "")
 
     def __reduce__(self) -> Any:
         return _PackedForward, (self._layer,)
+
+
+def _computes(dtype: Any) -> bool:
+    """float32, and bfloat16 where oneDNN computes it on this processor."""
+    import torch
+
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())

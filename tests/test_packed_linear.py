@@ -59,6 +59,28 @@ def test_gradients_flow_and_other_types_compute_as_before() -> None:
 
 
 @NEEDS_X86
+@torch.inference_mode()
+def test_weights_that_are_changed_are_packed_again() -> None:
+    with torch.inference_mode(False):
+        layer = pack_linear_layers(torch.nn.Linear(3, 2, bias=False))
+    x = torch.ones(3)
+    layer(x)
+    with torch.inference_mode(False), torch.no_grad():
+        layer.weight.fill_(2.0)
+    assert layer(x).tolist() == [6.0, 6.0]  # 3 · 2
+    with torch.inference_mode(False):
+        layer.weight = torch.nn.Parameter(torch.ones(2, 3))
+    assert layer(x).tolist() == [3.0, 3.0]
+
+
+@NEEDS_X86
+def test_a_wrong_width_is_told_in_torchs_words() -> None:
+    layer = pack_linear_layers(torch.nn.Linear(3, 2))
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="shapes"):
+        layer(torch.ones(1, 4))
+
+
+@NEEDS_X86
 def test_a_copy_is_packed_too_and_a_state_dict_is_whole() -> None:
     layer = pack_linear_layers(torch.nn.Linear(3, 2))
     assert set(layer.state_dict()) == {"weight", "bias"}

@@ -61,13 +61,11 @@ def peak_flops(dtype: str) -> float:
 
 def plain_transformers(model: Any) -> Any:
     """The same weights in a model of transformers' own, with its own layers and attention: what a user would have."""
-    config = copy.deepcopy(model.config)
-    config._attn_implementation = "sdpa"
-    plain = type(model)(config).to(model.dtype)
-    plain.load_state_dict(model.state_dict())
-    if hasattr(model, "generation_config"):
-        plain.generation_config = model.generation_config
-    return plain.eval()
+    plain = copy.deepcopy(model)
+    for module in plain.modules():
+        vars(module).pop("forward", None)
+    plain.set_attn_implementation("sdpa")
+    return plain
 
 
 def transformer_flops(config: Any, lengths: Sequence[int]) -> float:
