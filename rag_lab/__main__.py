@@ -157,7 +157,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--fresh",
         action="store_true",
-        help="of all: also what is recorded with these models and data and, with --offline, with the paper's own",
+        help="of all: also what is recorded with these models and data",
     )
     one.add_argument("--encoder", help="instead of the row's own: short name, hub id or path")
     one.add_argument("--llm", help=f"instead of the row's own: {llm}")

@@ -49,7 +49,7 @@ def ask(
     with warnings.catch_warnings(record=True) as notes:
         chunks = chunks_of(folder)
     for note in notes:
-        _warn_once(note.message)
+        _warn_once(note.message, folder)
     model = None if llm == "extractive" else load_llm(llm)  # before the folder is encoded: it may not be there
     encoder = notebook.encoder()
     retriever = index(chunks, encoder)
@@ -58,9 +58,11 @@ def ask(
     return answer(question, retriever, model, k)
 
 
-def _warn_once(note: Warning | str) -> None:
+def _warn_once(note: Warning | str, folder: Path | str) -> None:
     """Not again on this machine: of every question of a folder the same would be said."""
-    kept_json("notes", content_key("ask", str(note)), lambda: warnings.warn(note, stacklevel=4))
+    kept_json(
+        "notes", content_key("ask", str(Path(folder).resolve()), str(note)), lambda: warnings.warn(note, stacklevel=4)
+    )
 
 
 def shown(found: Answer) -> str:

@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 import warnings
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +113,7 @@ def load_questions(path: Path, documents: Sequence[Document]) -> tuple[Question,
     """
     by_id = {document.id: document for document in documents}
     questions: dict[str, Question] = {}
-    for record in _json_lines(path):
+    for record in json_lines(path):
         if not isinstance(record, dict):
             raise ValueError(f"{path}: {str(record)[:40]!r} is no question; give a JSON object a line.")
         if not isinstance(kept := record.get("kept", True), bool):
@@ -145,12 +146,12 @@ def load_nfcorpus() -> RetrievalSet:
 
 def _load_beir(name: str, expected: tuple[int, int, int]) -> RetrievalSet:
     corpus, queries, labels = files_of(name)
-    documents = tuple(Document(r["_id"], r["text"], title=r["title"]) for r in _json_lines(corpus))
+    documents = tuple(Document(r["_id"], r["text"], title=r["title"]) for r in json_lines(corpus))
     relevance: dict[str, dict[str, int]] = {}
     with open(labels, encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t"):
             relevance.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
-    texts = {r["_id"]: r["text"] for r in _json_lines(queries) if r["_id"] in relevance}
+    texts = {r["_id"]: r["text"] for r in json_lines(queries) if r["_id"] in relevance}
     counts = (len(documents), len(texts), sum(map(len, relevance.values())))
     if counts != expected:
         raise ValueError(f"{corpus.parent} has {counts} documents, queries and labels, not {expected}.")
@@ -177,7 +178,7 @@ def load_codebases() -> RetrievalSet:
             start = end
     queries: dict[str, str] = {}
     relevance: dict[str, dict[str, int]] = {}
-    for number, record in enumerate(_json_lines(evaluation)):
+    for number, record in enumerate(json_lines(evaluation)):
         queries[str(number)] = record["query"]
         relevance[str(number)] = {f"{doc_ids[uuid]}#{index}": 1 for uuid, index in record["golden_chunk_uuids"]}
     return RetrievalSet("codebases", tuple(documents), queries, relevance, tuple(chunks))
@@ -191,7 +192,7 @@ def load_nq_oracle() -> Corpus:
     """
     documents: list[Document] = []
     questions: list[Question] = []
-    for number, record in enumerate(_json_lines(*files_of("nq-oracle"))):
+    for number, record in enumerate(json_lines(*files_of("nq-oracle"))):
         (passage,) = record["ctxs"]
         documents.append(Document(f"nq-{number}", passage["text"], title=passage["title"]))
         gold = (Span(f"nq-{number}", 0, len(passage["text"])),)
@@ -210,25 +211,40 @@ def load_kv_pairs(pairs: int = 75) -> tuple[KeyValueRecord, ...]:
     path = files_of("kv-pairs")[0] if pairs == 75 else placed(name)
     if path is None:
         raise FileNotFoundError(f"{name} is in no data folder: put it there by hand.")
-    records = tuple(
-        KeyValueRecord(tuple((key, value) for key, value in r["ordered_kv_records"]), r["key"], r["value"])
-        for r in _json_lines(path)
-    )
-    for number, record in enumerate(records, 1):
-        if len(dict(record.pairs)) != pairs or dict(record.pairs).get(record.key) != record.value:
+    records = []
+    for number, r in enumerate(json_lines(path), 1):
+        try:
+            record = KeyValueRecord(
+                tuple((key, value) for key, value in r["ordered_kv_records"]), r["key"], r["value"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}, record {number} has no pairs, key and value ({error!r}).") from error
+        known = dict(record.pairs)
+        if not len(known) == len(record.pairs) == pairs or known.get(record.key) != record.value:
             raise ValueError(f"{path}, record {number} is not {pairs} pairs of which one is asked for.")
-    return records
+        records.append(record)
+    return tuple(records)
 
 
-def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                yield json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{path}, line {number} is not JSON: {error}.") from error
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a file of one JSON object a line, packed by gzip or not.
+
+    ValueError naming the file, and the line, for what is no such file, and for one without a record.
+    """
+    number = records = 0
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as file:
+            for line in file:
+                number += 1
+                if line.strip():
+                    records += 1
+                    yield json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}, line {number} is not JSON: {error}.") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read after line {number}: {error}. Fetch it again.") from error
+    if not records:
+        raise ValueError(f"{path} holds no records.")
 
 
 def _question(record: Mapping[str, Any], documents: Mapping[str, Document]) -> Question:

@@ -1,7 +1,5 @@
 """Question answering over documents of which one holds the answer (Liu et al. 2023, section 2)."""
 
-import gzip
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +8,7 @@ from pathlib import Path
 
 from rag_lab import downloads
 from rag_lab.chunking import chunk_paragraphs
-from rag_lab.datasets import Corpus, Question, load_nq_oracle
+from rag_lab.datasets import Corpus, Question, json_lines, load_nq_oracle
 from rag_lab.documents import Chunk
 from rag_lab.llm import Block, Prompt, Turn
 from rag_lab.metrics import span_recall
@@ -197,18 +195,19 @@ def paper_file(documents: int) -> Path | None:
 def read_paper_file(path: Path, documents: int) -> list[DocumentItem]:
     """The items of such a file. ValueError naming the line of one with other than one gold of ``documents``."""
     items = []
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        for number, line in enumerate(file):
-            record = json.loads(line)
+    for number, record in enumerate(json_lines(path)):
+        try:
+            passages, question, answers = record["ctxs"], record["question"], tuple(record["answers"])
             chunks = [
                 Chunk(f"nq-{number}", i, passage["text"], 0, len(passage["text"]), passage["title"])
-                for i, passage in enumerate(record["ctxs"])
+                for i, passage in enumerate(passages)
             ]
-            gold = [i for i, passage in enumerate(record["ctxs"]) if passage.get("isgold")]
-            if len(gold) != 1 or len(chunks) != documents:
-                found = f"{len(gold)} gold passages among {len(chunks)}"
-                raise ValueError(f"{path}, line {number + 1} has {found}; one among {documents} is needed.")
-            others = tuple(chunk for chunk in chunks if chunk.index != gold[0])
-            answers = tuple(record["answers"])
-            items.append(DocumentItem(f"nq-{number}", record["question"], answers, chunks[gold[0]], others))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path}, line {number + 1} lacks a field of the paper's ({error!r}).") from error
+        gold = [i for i, passage in enumerate(passages) if passage.get("isgold")]
+        if len(gold) != 1 or len(chunks) != documents:
+            found = f"{len(gold)} gold passages among {len(chunks)}"
+            raise ValueError(f"{path}, line {number + 1} has {found}; one among {documents} is needed.")
+        others = tuple(chunk for chunk in chunks if chunk.index != gold[0])
+        items.append(DocumentItem(f"nq-{number}", question, answers, chunks[gold[0]], others))
     return items

@@ -108,7 +108,7 @@ def reproduce(
 
     A run with other models or questions than the row's own leaves that record as it is, and is kept as
     ``reproductions/ID-KEY.json`` in the cache folder. Unless ``fresh``, what is recorded is returned and not run
-    again; with ``offline`` so is a record of the paper's own models.
+    again; with ``offline`` so is a record of the paper's own models, which no run with the bundled ones replaces.
     Raises Waiting where data or a model cannot be had.
     """
     print(needs(recipe, offline, chosen), flush=True)
@@ -131,13 +131,16 @@ def reproduce(
     }
     is_own = replace(models, allow_remote_code=own.allow_remote_code) == own
     path = papers.RESULTS / f"{recipe.id}.json" if is_own else _beside(recipe, same)
+    differ = is_own and offline and recipe.offline != recipe.paper
+    papers_own = differ and path.exists() and not _is_offline(_read(path))
     if not fresh and path.exists():
         recorded = _read(path)
-        papers_own = is_own and offline and recipe.offline != recipe.paper and not _is_offline(recorded)
         if papers_own or same.items() <= recorded["provenance"].items():
             with_what = " with the paper's own models, which stays" if papers_own else ""
             print(f"  recorded on {recorded['provenance']['date']}{with_what}\n")
             return recorded
+    if papers_own:
+        path = _beside(recipe, same)
     began = time.perf_counter()
     comparisons = recipe.run(models)
     placed = recipe.placed(models)
@@ -151,7 +154,8 @@ def reproduce(
     )
     result = _read(path)
     print("  " + " | ".join(line(recipe, result)))
-    print("" if is_own else f"  not the row's own models and questions: kept in {path}\n", flush=True)
+    why = "the record is the paper's own models'" if papers_own else "not the row's own models and questions"
+    print("" if path.parent == papers.RESULTS else f"  {why}: kept in {path}\n", flush=True)
     return result
 
 

@@ -1,5 +1,6 @@
 """Corpora made by hand, and the published sets where their files are."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,26 @@ def test_lost_in_the_middle_as_published(published_data: Path) -> None:
     records = datasets.load_kv_pairs()
     assert len(records) == 500
     assert all(len(record.pairs) == 75 and dict(record.pairs)[record.key] == record.value for record in records)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "holds no records"),
+        (b"[1]\n", "record 1 has no pairs"),
+        (b'{"key": "a", "value": "b"}\n', "record 1 has no pairs"),
+        (b'{"ordered_kv_records": [["a", "b"]], "key": "a", "value": "b"}\n', "record 1 is not 140 pairs"),
+        (b"{\n", "line 1 is not JSON"),
+    ],
+)
+def test_a_malformed_key_value_file_is_named(
+    content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kv-retrieval-140_keys.jsonl.gz"
+    path.write_bytes(gzip.compress(content))
+    monkeypatch.setattr(datasets, "placed", lambda name: path)
+    with pytest.raises(ValueError, match=rf"kv-retrieval-140.*{message}"):
+        datasets.load_kv_pairs(140)
+    path.write_bytes(b"garbage")
+    with pytest.raises(ValueError, match=r"kv-retrieval-140.*cannot be read"):
+        datasets.load_kv_pairs(140)

@@ -456,10 +456,10 @@ def test_all_offline_leaves_records_of_the_papers_own_models(
     assert "with the paper's own models, which stays" in capsys.readouterr().out
     reproduce.command("all", offline=True, fresh=True)
     assert runs == [encoder, "minilm"]
-    reproduce.command("all")  # the paper's models take the place of the bundled ones
-    assert runs == [encoder, "minilm", encoder]
     reproduce.command(row.id, offline=True)  # named
-    assert papers.load_result(row.id)["provenance"]["model"].startswith("minilm")
+    assert runs == [encoder, "minilm", "minilm"]
+    assert "the record is the paper's own models'" in capsys.readouterr().out
+    assert "--offline" not in papers.load_result(row.id)["provenance"]["command"]
 
 
 def test_the_papers_own_file_takes_the_oracles_place(
