@@ -223,28 +223,27 @@ def load_kv_pairs(pairs: int = 75) -> tuple[KeyValueRecord, ...]:
         if not len(known) == len(record.pairs) == pairs or known.get(record.key) != record.value:
             raise ValueError(f"{path}, record {number} is not {pairs} pairs of which one is asked for.")
         records.append(record)
+    if not records:
+        raise ValueError(f"{path} holds no records.")
     return tuple(records)
 
 
 def json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The records of a file of one JSON object a line, packed by gzip or not.
 
-    ValueError naming the file, and the line, for what is no such file, and for one without a record.
+    ValueError naming the file, and the line, for what is no such file.
     """
-    number = records = 0
+    number = 0
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as file:
             for line in file:
                 number += 1
                 if line.strip():
-                    records += 1
                     yield json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}, line {number} is not JSON: {error}.") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be read after line {number}: {error}. Fetch it again.") from error
-    if not records:
-        raise ValueError(f"{path} holds no records.")
 
 
 def _question(record: Mapping[str, Any], documents: Mapping[str, Document]) -> Question:
