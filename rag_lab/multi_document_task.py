@@ -210,4 +210,6 @@ def read_paper_file(path: Path, documents: int) -> list[DocumentItem]:
             raise ValueError(f"{path}, line {number + 1} has {found}; one among {documents} is needed.")
         others = tuple(chunk for chunk in chunks if chunk.index != gold[0])
         items.append(DocumentItem(f"nq-{number}", question, answers, chunks[gold[0]], others))
+    if not items:
+        raise ValueError(f"{path} holds no records.")
     return items

@@ -178,3 +178,10 @@ def test_token_counts_are_of_the_papers_order(published_data: Path, documents: i
     task = MultiDocumentTask.natural_questions(documents)
     counts = [smollm2().count_prompt_tokens(task.prompt(item, 0)) for item in task.items(5)]
     assert 0.6 < sum(counts) / len(counts) / mean < 1.6
+
+
+def test_a_paper_file_without_records_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "nq-open-10_total_documents_gold_at_0.jsonl.gz"
+    path.write_bytes(gzip.compress(b""))
+    with pytest.raises(ValueError, match="holds no records"):
+        read_paper_file(path, 10)
