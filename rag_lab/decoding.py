@@ -50,7 +50,10 @@ class Reading:
 
     def keep_rows(self, rows: list[int]) -> None:
         """Go on with these rows only."""
-        self._state.batch_select_indices(rows)
+        import torch
+
+        with torch.inference_mode():
+            self._state.batch_select_indices(rows)
         self._mask = self._mask[rows]
 
 

@@ -1,5 +1,6 @@
-"""A layer of a model's key-value state with room behind it: one more token is written, and nothing is copied."""
+"""Layers of a model's key-value state with room behind it: one more token is written, and nothing is copied."""
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -18,25 +19,102 @@ def growing_layer() -> Any:
         keys: Any
         values: Any
 
+        def __init__(self) -> None:
+            super().__init__()
+            self._rooms: list[Any] = [None, None]  # of keys and of values
+
+        def reserve(self, lengths: Sequence[int], key_states: Any, value_states: Any) -> None:
+            """Room for texts of so many tokens, which end together, with zeros before the shorter ones."""
+            self.lazy_initialization(key_states, value_states)
+            width = max(lengths)
+            rooms = [
+                like.new_empty(len(lengths), like.shape[1], width + ROOM, like.shape[-1])
+                for like in (key_states, value_states)
+            ]
+            for row, length in enumerate(lengths):
+                for room in rooms:
+                    room[row, :, : width - length] = 0  # masked out, which does not help against what is no number
+            self._hold(rooms, width)
+
         def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
             if not self.is_initialized:
                 self.lazy_initialization(key_states, value_states)
-                self._room: list[Any] = [None, None]
             self.keys = self._append(0, self.keys, key_states)
             self.values = self._append(1, self.values, value_states)
             return self.keys, self.values
 
+        def batch_select_indices(self, indices: Any) -> None:
+            """Rows in their order, each once, move up within the room; otherwise they are copied."""
+            rows = [int(i) for i in indices]
+            held = zip(self._rooms, (self.keys, self.values), strict=True)
+            in_room = all(room is not None and room.data_ptr() == x.data_ptr() for room, x in held)
+            if not in_room or rows != sorted(set(rows)):
+                super().batch_select_indices(indices)
+                return
+            known = self.get_seq_length()
+            for room in self._rooms:
+                for place, row in enumerate(rows):
+                    if place != row:
+                        room[place, :, :known] = room[row, :, :known]
+            self._hold([room[: len(rows)] for room in self._rooms], known)
+
+        def _hold(self, rooms: list[Any], known: int) -> None:
+            self._rooms = rooms
+            self.keys, self.values = (room[..., :known, :] for room in rooms)
+
         def _append(self, i: int, old: Any, new: Any) -> Any:
             """``old`` with ``new`` behind it, in the room where ``old`` still lies in it (it may have been cut)."""
-            room, known = self._room[i], old.shape[-2] if old.numel() else 0
+            room, known = self._rooms[i], old.shape[-2] if old.numel() else 0
             width = known + new.shape[-2]
             in_place = room is not None and len(room) == len(new) and room.data_ptr() == old.data_ptr()
             if not in_place or room.shape[-2] < width:
                 room = new.new_empty(*new.shape[:2], width + ROOM, new.shape[-1])
                 if known:
                     room[..., :known, :] = old
-                self._room[i] = room
+                self._rooms[i] = room
             room[..., known:width, :] = new
             return room[..., :width, :]
 
     return GrowingLayer
+
+
+@cache
+def row_layer() -> Any:
+    """A layer of one text, whose keys and values lie in the room of a ``growing_layer`` for several texts."""
+    from transformers.cache_utils import DynamicLayer
+
+    class RowLayer(DynamicLayer):
+        keys: Any
+        values: Any
+
+        def __init__(self, whole: Any, lengths: Sequence[int], row: int) -> None:
+            super().__init__()
+            self._whole, self._lengths, self._row = whole, lengths, row
+
+        def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            if not self._whole.is_initialized:
+                self._whole.reserve(self._lengths, key_states, value_states)
+            if not self.is_initialized:
+                self.lazy_initialization(key_states, value_states)
+            start = max(self._lengths) - self._lengths[self._row]
+            known = start + self.get_seq_length()
+            stop = known + key_states.shape[-2]
+            rows = [x[self._row : self._row + 1] for x in (self._whole.keys, self._whole.values)]
+            for row, new in zip(rows, (key_states, value_states), strict=True):
+                row[:, :, known:stop] = new
+            self.keys, self.values = (row[:, :, start:stop] for row in rows)
+            return self.keys, self.values
+
+    return RowLayer
+
+
+def side_by_side(layers: int, lengths: Sequence[int]) -> tuple[Any, list[Any]]:
+    """The state of a model of so many layers for texts of so many tokens, and each text's own part of it.
+
+    Each text is read into its part, one after the other and to its end; then all go on together.
+    """
+    from transformers import Cache
+
+    wholes = [growing_layer()() for _ in range(layers)]
+    parts = [Cache(layers=[row_layer()(whole, lengths, row) for whole in wholes]) for row in range(len(lengths))]
+    return Cache(layers=wholes), parts

@@ -15,7 +15,7 @@ from rag_lab.gguf_cache import dequantised
 from rag_lab.long_attention import use_block_attention
 from rag_lab.packed_linear import pack_linear_layers
 from rag_lab.prefix_cache import PrefixCache, empty_state
-from rag_lab.shared_reading import read_shared, side_by_side, write_and_rate
+from rag_lab.shared_reading import read_shared, write_and_rate
 
 # The types of the conversation belong to every model, so they are found here too.
 __all__ = ["Block", "CacheTime", "Completion", "LocalLLM", "Prompt", "Stream", "Turn", "Usage", "finish"]
@@ -212,8 +212,7 @@ class LocalLLM:
             texts.append(prefix + row.unread)
             writing.append(row)
         started = time.perf_counter()
-        for rows, states, logits in read_shared(self.model, texts, 2 * self.window):
-            reading = side_by_side(self.model, states)
+        for rows, reading, logits in read_shared(self.model, texts, 2 * self.window):
             rated = write_and_rate(reading, logits, [writing[i] for i in rows], [answers[i] for i in rows])
             seconds = (time.perf_counter() - started) / len(rows)
             for i, likelihood in zip(rows, rated, strict=True):

@@ -46,7 +46,7 @@ def attend_in_blocks(
     plain = mask is not None and mask.dtype == torch.bool and mask.shape[1] == 1 and not torch.is_grad_enabled()
     if plain and not any(options.get(name) is not None for name in ("softcap", "position_bias")):
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        if tokens * group <= ROWS and tokens > 1 and group > 1:
+        if tokens * group <= ROWS and group > 1:
             return _folded(query, key, value, mask, scale), None
         if tokens * group > ROWS and keys >= MIN_KEYS and query.dtype == torch.float32 and query.device.type == "cpu":
             return _in_blocks(query, key * scale, value, ~mask[:, 0]), None
@@ -55,12 +55,18 @@ def attend_in_blocks(
 
 def _folded(query: Any, key: Any, value: Any, mask: Any, scale: float) -> Any:
     """(texts, tokens, heads, d); the query heads of one key head are rows of one product."""
+    import torch
     from torch.nn.functional import scaled_dot_product_attention
 
     texts, heads, tokens, d = query.shape
     group = heads // key.shape[1]
     rows = query.reshape(texts, -1, group * tokens, d)
-    mixed = scaled_dot_product_attention(rows, key, value, attn_mask=mask.repeat(1, 1, group, 1), scale=scale)
+    mask = mask.repeat(1, 1, group, 1)
+    if query.dtype == torch.float32:  # torch's own takes a third more time for a few queries
+        scores = (rows * scale) @ key.transpose(-1, -2)
+        mixed = scores.masked_fill_(~mask, torch.finfo(scores.dtype).min).softmax(-1) @ value
+    else:
+        mixed = scaled_dot_product_attention(rows, key, value, attn_mask=mask, scale=scale)
     return mixed.reshape(texts, heads, tokens, -1).transpose(1, 2).contiguous()
 
 
@@ -87,7 +93,9 @@ def _in_blocks(query: Any, key: Any, value: Any, hidden: Any) -> Any:
 
 def _partly_hidden(hidden: Any) -> tuple[int, int]:
     """The first key that some query may not see, and the one after the last that some query may see."""
-    some, seen = hidden.any(0).nonzero(), (~hidden).any(0).nonzero()
+    import torch
+
+    some, seen = (x.view(torch.uint8).amax(0).nonzero() for x in (hidden, ~hidden))  # 10 times as quick as any()
     stop = int(seen[-1]) + 1 if len(seen) else hidden.shape[1]
     return (min(int(some[0]), stop) if len(some) else stop), stop
 

@@ -54,8 +54,16 @@ def empty_state() -> Any:
 def copy_state(state: Any, length: int, rows: int = 1) -> Any:
     """The state's first ``length`` tokens, ``rows`` times over, independent of the original."""
     copy = empty_state()
-    for i, layer in enumerate(state.layers):
-        # Keys and values: (rows, heads, tokens, dimensions).
-        keys, values = (x[..., :length, :].expand(rows, -1, -1, -1) for x in (layer.keys, layer.values))
-        copy.update(keys, values, i)
+    extend_state(copy, state, length, rows)
     return copy
+
+
+def extend_state(state: Any, other: Any, length: int, rows: int = 1) -> None:
+    """Write the first ``length`` tokens of ``other``, ``rows`` times over, behind what is in ``state``."""
+    import torch
+
+    with torch.inference_mode():
+        for i, layer in enumerate(other.layers):
+            # Keys and values: (rows, heads, tokens, dimensions).
+            keys, values = (x[..., :length, :].expand(rows, -1, -1, -1) for x in (layer.keys, layer.values))
+            state.update(keys, values, i)

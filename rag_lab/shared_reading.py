@@ -5,64 +5,54 @@ from typing import Any
 
 from rag_lab.chat_tokens import common_length
 from rag_lab.decoding import Reading, Writing
-from rag_lab.prefix_cache import copy_state, empty_state
+from rag_lab.growing_layer import side_by_side
+from rag_lab.prefix_cache import empty_state, extend_state
 
 # Ids read at a time, at most: torch's own attention under a mask is computed for what is hidden too, which doubles it
 # in one long piece. Pieces are of like length, for short ones cost more a token.
-PIECE = 512
+PIECE = 640
 
 
 def read_shared(
     model: Any, texts: Sequence[list[int]], room: int
-) -> Iterator[tuple[list[int], list[Any], list[Any]]]:
-    """Read token ids to their end; yields batches of row numbers, their states and the logits after the last id.
+) -> Iterator[tuple[list[int], Reading, list[Any]]]:
+    """Read token ids to their end; yields batches of row numbers, their reading and the logits after each last id.
 
     In sorted order each text has the longest beginning in common with its neighbours, so what any two share is read
     once. A batch has at most ``room`` ids, filled up to its longest text, and at least one text.
     """
-    order = sorted(range(len(texts)), key=lambda i: texts[i])
-    rows: list[int] = []
-    states: list[Any] = []
-    logits: list[Any] = []
     before: list[int] = []
-    state = empty_state()
-    for i in order:
-        ids = texts[i]
-        longest = max([len(ids), *(len(texts[row]) for row in rows)])
+    read: Any = empty_state()
+    for rows in _batches(texts, room):
+        lengths = [len(texts[i]) for i in rows]
+        state, parts = side_by_side(model.config.num_hidden_layers, lengths)
+        logits = []
+        for ids, part in zip((texts[i] for i in rows), parts, strict=True):
+            known = min(common_length(before, ids), len(ids) - 1)
+            if known:
+                extend_state(part, read, known)
+            reading = Reading(model, part)
+            pieces = -(-(len(ids) - known) // PIECE)
+            size = -(-(len(ids) - known) // pieces)
+            for start in range(known, len(ids), size):
+                last = reading.read([ids[start : start + size]])[0, -1]
+            logits.append(last)
+            before, read = ids, part
+        yield rows, Reading(model, state, lengths=lengths), logits
+
+
+def _batches(texts: Sequence[list[int]], room: int) -> Iterator[list[int]]:
+    """Numbers of the texts in sorted order, as many at a time as have ``room``."""
+    rows: list[int] = []
+    longest = 0
+    for i in sorted(range(len(texts)), key=lambda i: texts[i]):
+        longest = max(longest, len(texts[i]))
         if rows and (len(rows) + 1) * longest > room:
-            yield rows, states, logits
-            rows, states, logits = [], [], []
-        known = min(common_length(before, ids), len(ids) - 1)
-        state = copy_state(state, known) if known else empty_state()
-        reading = Reading(model, state)
-        pieces = -(-(len(ids) - known) // PIECE)
-        size = -(-(len(ids) - known) // pieces)
-        for start in range(known, len(ids), size):
-            last = reading.read([ids[start : start + size]])[0, -1]
-        logits.append(last)
-        before = ids
+            yield rows
+            rows, longest = [], len(texts[i])
         rows.append(i)
-        states.append(state)
     if rows:
-        yield rows, states, logits
-
-
-def side_by_side(model: Any, states: Sequence[Any]) -> Reading:
-    """States of one text each as rows of one reading, shorter ones filled up at their beginning."""
-    import torch
-    from torch.nn.functional import pad
-
-    lengths = [state.get_seq_length() for state in states]
-    width = max(lengths)
-    joined = empty_state()
-    for i in range(len(states[0].layers)):
-        layers = [state.layers[i] for state in states]
-        keys, values = (
-            torch.cat([pad(x, (0, 0, width - x.shape[-2], 0)) for x in tensors])
-            for tensors in ([layer.keys for layer in layers], [layer.values for layer in layers])
-        )
-        joined.update(keys, values, i)
-    return Reading(model, joined, lengths=lengths)
+        yield rows
 
 
 def write_and_rate(

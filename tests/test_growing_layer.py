@@ -60,7 +60,8 @@ def test_a_copy_grows_apart_from_its_original() -> None:
     state = empty_state()
     state.update(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3, 2), 0)
     copy = copy_state(state, 2)
-    copy.update(torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 2), 0)
+    with torch.inference_mode():
+        copy.update(torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 2), 0)
     state.update(torch.full((1, 1, 1, 2), 7.0), torch.full((1, 1, 1, 2), 7.0), 0)
     assert copy.layers[0].keys[0, 0, :, 0].tolist() == [0.0, 0.0, 1.0]
     assert state.layers[0].keys[0, 0, :, 0].tolist() == [0.0, 0.0, 0.0, 7.0]

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_lab import shared_reading
-from rag_lab.decoding import Writing
-from rag_lab.prefix_cache import copy_state
-from rag_lab.shared_reading import read_shared, side_by_side, write_and_rate
+from rag_lab.decoding import Reading, Writing
+from rag_lab.shared_reading import read_shared, write_and_rate
 from tests.local_model import tiny_model
 
 TEXTS = [[1, 2, 3, 4, 5], [7], [1, 2, 9], [1, 2, 3, 4, 5], [1, 2, 3], [8, 2, 3, 4, 5, 6, 7, 8]]
@@ -23,10 +22,9 @@ def plain(ids: list[int]) -> torch.Tensor:
 def test_every_text_is_read_to_its_own_end(room: int, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_reading, "PIECE", piece)
     seen = []
-    for rows, states, logits in read_shared(tiny_model(), TEXTS, room):
+    for rows, _, logits in read_shared(tiny_model(), TEXTS, room):
         assert len(rows) == 1 or len(rows) * max(len(TEXTS[i]) for i in rows) <= room
-        for i, state, last in zip(rows, states, logits, strict=True):
-            assert state.get_seq_length() == len(TEXTS[i])
+        for i, last in zip(rows, logits, strict=True):
             torch.testing.assert_close(last, plain(TEXTS[i])[-1])
         seen += rows
     assert sorted(seen) == list(range(len(TEXTS)))
@@ -47,10 +45,13 @@ def test_what_texts_share_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(read) == 5 + 1 + 1 + 8 + 1
 
 
-def test_texts_of_unlike_length_go_on_side_by_side() -> None:
-    (batch,) = read_shared(tiny_model(), TEXTS, 1000)
-    rows, states, _ = batch
-    reading = side_by_side(tiny_model(), states)
+@pytest.mark.parametrize("room", [10, 1000])
+def test_texts_of_unlike_length_go_on_side_by_side(room: int) -> None:
+    for rows, reading, _ in read_shared(tiny_model(), TEXTS, room):
+        go_on(rows, reading)
+
+
+def go_on(rows: list[int], reading: Reading) -> None:
     more = [[10 + i, 20] for i in rows]
     logits = reading.read(more, keep=2)
     for i, row, ids in zip(rows, logits, more, strict=True):
@@ -60,15 +61,6 @@ def test_texts_of_unlike_length_go_on_side_by_side() -> None:
     again = reading.read([[30] for _ in rows])
     for i, n, ids, row in zip(rows, kept, more, again, strict=True):
         torch.testing.assert_close(row[-1], plain([*TEXTS[i], *ids[:n], 30])[-1])
-
-
-def test_states_are_apart() -> None:
-    (batch,) = read_shared(tiny_model(), TEXTS[:3], 1000)
-    before = [copy_state(state, state.get_seq_length()) for state in batch[1]]
-    reading = side_by_side(tiny_model(), batch[1])
-    reading.read([[11], [12], [13]])
-    for old, state in zip(before, batch[1], strict=True):
-        torch.testing.assert_close(old.layers[0].keys, state.layers[0].keys)
 
 
 class Ids:
@@ -92,9 +84,8 @@ def test_answers_and_likelihoods_whatever_was_expected(cases: list[tuple[int, in
     answers = [greedy(text, 6) for text in texts]
     expected = [[*answer[:same], *([3] * more)] for answer, (_, same, more) in zip(answers, cases, strict=True)]
     (batch,) = read_shared(tiny_model(), texts, 1000)
-    rows, states, logits = batch
+    rows, reading, logits = batch
     writing = [Writing(Ids(), set(), [], [], "", 6, 0.0, (), None) for _ in rows]
-    reading = side_by_side(tiny_model(), states)
     totals = write_and_rate(reading, logits, writing, [expected[i] for i in rows])
     for i, row, total in zip(rows, writing, totals, strict=True):
         assert row.written == answers[i]
