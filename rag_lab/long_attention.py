@@ -1,4 +1,4 @@
-"""Attention on a CPU that wastes less: in blocks over long float32 texts, and without copies of shared key heads."""
+"""Attention on a CPU that wastes less: in blocks over long texts, and without copies of shared key heads."""
 
 from typing import Any
 
@@ -30,10 +30,10 @@ def attend_in_blocks(
     """transformers' attention interface: query (texts, heads, tokens, d), key and value (texts, key heads, keys, d).
 
     Exact softmax attention, as torch's own but for the order of sums. Many queries over ``MIN_KEYS`` keys or more are
-    taken in blocks, with oneDNN's products, which torch's own does not use in float32; of a block's scores those are
-    computed that some query of it may see. A few queries stand below each other for all heads that share a key head,
-    which transformers copies for each. Elsewhere (gradients, dropout, a mask that is not one of booleans for all
-    heads, and so on) it is transformers' own.
+    taken in blocks, with oneDNN's products of float32, which are quicker than torch's own of either type (bfloat16 is
+    converted); of a block's scores those are computed that some query of it may see. A few queries stand below each
+    other for all heads that share a key head, which transformers copies for each. Elsewhere (gradients, dropout, a
+    mask that is not one of booleans for all heads, and so on) it is transformers' own.
     """
     import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -48,8 +48,10 @@ def attend_in_blocks(
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         if tokens * group <= ROWS and group > 1:
             return _folded(query, key, value, mask, scale), None
-        if tokens * group > ROWS and keys >= MIN_KEYS and query.dtype == torch.float32 and query.device.type == "cpu":
-            return _in_blocks(query, key * scale, value, ~mask[:, 0]), None
+        blocks = query.dtype in (torch.float32, torch.bfloat16) and query.device.type == "cpu"
+        if blocks and tokens * group > ROWS and keys >= MIN_KEYS:
+            mixed = _in_blocks(query.float(), key.float() * scale, value.float(), ~mask[:, 0])
+            return mixed.to(query.dtype), None
     return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
 
 

@@ -13,9 +13,7 @@ from rag_lab.prefix_cache import empty_state, extend_state
 PIECE = 640
 
 
-def read_shared(
-    model: Any, texts: Sequence[list[int]], room: int
-) -> Iterator[tuple[list[int], Reading, list[Any]]]:
+def read_shared(model: Any, texts: Sequence[list[int]], room: int) -> Iterator[tuple[list[int], Reading, list[Any]]]:
     """Read token ids to their end; yields batches of row numbers, their reading and the logits after each last id.
 
     In sorted order each text has the longest beginning in common with its neighbours, so what any two share is read

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from transformers import Cache, DynamicCache
 
 from rag_lab import growing_layer
+from rag_lab.growing_layer import side_by_side
 from rag_lab.prefix_cache import copy_state, empty_state
 
 STEPS = st.lists(
@@ -65,3 +66,28 @@ def test_a_copy_grows_apart_from_its_original() -> None:
     state.update(torch.full((1, 1, 1, 2), 7.0), torch.full((1, 1, 1, 2), 7.0), 0)
     assert copy.layers[0].keys[0, 0, :, 0].tolist() == [0.0, 0.0, 1.0]
     assert state.layers[0].keys[0, 0, :, 0].tolist() == [0.0, 0.0, 0.0, 7.0]
+
+
+def test_texts_are_read_into_their_rows_of_one_state() -> None:
+    """Two texts of 1 and 3 tokens end together; the second alone goes on, in the same room."""
+    whole, (short, long) = side_by_side(1, [1, 3])
+    short.update(torch.ones(1, 1, 1, 1), torch.full((1, 1, 1, 1), 5.0), 0)
+    long.update(torch.full((1, 1, 2, 1), 2.0), torch.full((1, 1, 2, 1), 6.0), 0)
+    keys, values = long.update(torch.full((1, 1, 1, 1), 3.0), torch.full((1, 1, 1, 1), 7.0), 0)
+    assert (keys.flatten().tolist(), values.flatten().tolist()) == ([2.0, 2.0, 3.0], [6.0, 6.0, 7.0])
+    assert (short.get_seq_length(), long.get_seq_length(), whole.get_seq_length()) == (1, 3, 3)
+    assert whole.layers[0].keys[:, 0, :, 0].tolist() == [[0.0, 0.0, 1.0], [2.0, 2.0, 3.0]]
+    place = whole.layers[0].keys.data_ptr()
+    whole.batch_select_indices([1])
+    whole.update(torch.full((1, 1, 1, 1), 4.0), torch.full((1, 1, 1, 1), 8.0), 0)
+    assert whole.layers[0].keys.data_ptr() == place
+    assert whole.layers[0].keys.flatten().tolist() == [2.0, 2.0, 3.0, 4.0]
+    assert whole.layers[0].values.flatten().tolist() == [6.0, 6.0, 7.0, 8.0]
+
+
+def test_rows_in_another_order_are_copied() -> None:
+    whole, parts = side_by_side(1, [1, 1])
+    for number, part in enumerate(parts):
+        part.update(torch.full((1, 1, 1, 1), float(number)), torch.zeros(1, 1, 1, 1), 0)
+    whole.batch_select_indices([1, 0, 0])
+    assert whole.layers[0].keys.flatten().tolist() == [1.0, 0.0, 0.0]

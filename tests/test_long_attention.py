@@ -52,6 +52,21 @@ def test_the_same_as_torchs_own(
             torch.testing.assert_close(without_mask, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("rows", [3, 100])
+def test_bfloat16_is_as_near_to_float32_as_torchs_own(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In blocks, and folded where 10 tokens of 3 heads are no more than the rows of a block."""
+    monkeypatch.setattr(long_attention, "MIN_KEYS", 1)
+    monkeypatch.setattr(long_attention, "ROWS", rows)
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, heads, n, 8).bfloat16() for heads, n in ((3, 10), (1, 30), (1, 30)))
+    mask = torch.ones(1, 1, 10, 30, dtype=torch.bool).tril(20)
+    with torch.inference_mode():
+        got, _ = attend_in_blocks(module(3), query, key, value, mask)
+        expected, _ = sdpa_attention_forward(module(3), query.float(), key.float(), value.float(), mask)
+    assert got.dtype == torch.bfloat16
+    torch.testing.assert_close(got.float(), expected, rtol=2**-7, atol=2**-7)
+
+
 def test_a_hand_worked_mean() -> None:
     """Keys of zeros weigh alike, so each token's result is the mean of the values up to it: 1, 1.5, 2."""
     value = torch.tensor([1.0, 2.0, 3.0]).reshape(1, 1, 3, 1)
