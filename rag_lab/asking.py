@@ -42,10 +42,11 @@ def ask_all(
 
     A LocalLLM gives likelihoods too, and with ``store`` its answers are kept as they come and not asked for again.
     A ClaudeLLM's calls are estimated first, capped, recorded, four at a time; one that fails is an error. TypeError
-    for the name of a model.
+    for the name of a model, or None.
     """
-    if isinstance(llm, str):
-        raise TypeError(f"{llm!r} is a name: pass the model, LocalLLM.load({llm!r}) or ClaudeLLM({llm!r}).")
+    if llm is None or isinstance(llm, str):
+        name = "a name" if llm is None else repr(llm)
+        raise TypeError(f"{llm!r} is no model: pass LocalLLM.load({name}) or ClaudeLLM({name}).")
     paid = isinstance(llm, ClaudeLLM)
     replies = iter(_ask_claude(llm, asked, max_tokens) if paid else _ask_local(llm, asked, max_tokens, store))
     shape = (len(asked), len(conditions))

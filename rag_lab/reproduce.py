@@ -33,31 +33,42 @@ class Waiting(Exception):  # noqa: N818
 def command(id_: str, offline: bool = False, fresh: bool = False, chosen: dict[str, Any] | None = None) -> int:
     """Run ``id_`` (an id, ``all``, or ``list``): 0 done, 1 a named row that has to wait.
 
-    ``offline``: the bundled models. ``chosen``: fields of ``Models`` that take the place of the row's own. ``all``
+    ``offline``: the bundled models. ``chosen``: fields of ``Models`` that take the place of the row's own; a model of
+    a kind that a row does not use is refused for a named row, and left out in ``all`` and ``list``. ``all``
     passes over rows that are recorded by the same command, models and data, unless ``fresh``, and says what the
     others wait for; with ``offline`` also over those recorded with the paper's own models. ValueError for an unknown
-    id.
+    id or a model that the row does not use.
     """
     if id_ == "list":
         for recipe in RECIPES:
-            print(needs(recipe, offline, chosen))
+            print(needs(recipe, offline, _used(recipe, chosen)))
         return 0
     if id_ == "all":
         for recipe in RECIPES:
             try:
-                reproduce(recipe, offline, fresh, chosen)
+                reproduce(recipe, offline, fresh, _used(recipe, chosen))
             except Waiting as waiting:
                 print(f"{waiting}\n")
         print(table())
         return 0
     if id_ not in BY_ID:
         raise ValueError(f"there is no row {id_!r}; there are all, list, {', '.join(BY_ID)}.")
+    if unused := [
+        f"--{name} {value}" for name, value in (chosen or {}).items() if name not in _used(BY_ID[id_], chosen)
+    ]:
+        kinds = " and ".join(BY_ID[id_].kinds) or "no model"
+        raise ValueError(f"{id_} uses {kinds}: leave {' and '.join(unused)} out.")
     try:
         reproduce(BY_ID[id_], offline, True, chosen)
     except Waiting as waiting:
         print(waiting, file=sys.stderr)
         return 1
     return 0
+
+
+def _used(recipe: Recipe, chosen: dict[str, Any] | None) -> dict[str, Any]:
+    """What is chosen, without models of a kind that the row does not use."""
+    return {name: value for name, value in (chosen or {}).items() if name not in KINDS or name in recipe.kinds}
 
 
 def needs(recipe: Recipe, offline: bool, chosen: dict[str, Any] | None = None) -> str:

@@ -64,6 +64,12 @@ class Recipe:
     waits_for: str = ""
     figures: Callable[[dict[str, Any]], dict[str, Any]] = dict
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Which of ``KINDS`` the row uses with the models that it names."""
+        named = [models for models in (self.paper, self.offline, *self.also) if models]
+        return tuple(kind for kind in KINDS if any(getattr(models, kind) for models in named))
+
     def placed(self, models: Models) -> Path | None:
         """The paper's own file where a data folder has it."""
         name = self.own_file(models)

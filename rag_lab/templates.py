@@ -92,7 +92,7 @@ def load_template(name: str | Path = "sources", system: str | Path | None = None
     where there is none; ValueError for a file that is no layout.
     """
     path = _find(name, ".yaml")
-    parts = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    parts = yaml.safe_load(_read(path))
     if not isinstance(parts, dict):
         raise ValueError(f"{path} holds no parts of a layout: copy data/prompts/sources.yaml and change it.")
     if unknown := set(parts) - {*_PARTS, "system", "markers"}:
@@ -108,8 +108,15 @@ def load_template(name: str | Path = "sources", system: str | Path | None = None
     markers = tuple(dict.fromkeys([*tags, *(parts.get("markers") or ())]))
     escape("", markers)  # raises for one that cannot be guarded
     file = system if system is not None else parts.get("system") and path.parent / parts["system"]
-    text = _find(file, ".txt").read_text(encoding="utf-8-sig").strip() if file else ""
+    text = _read(_find(file, ".txt")).strip() if file else ""
     return Template(path.stem, text, **texts, markers=markers)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 at byte {error.start}; save the file as UTF-8.") from None
 
 
 def _find(name: str | Path, suffix: str) -> Path:

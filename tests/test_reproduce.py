@@ -1,6 +1,7 @@
 """Reproduction: verdicts, records and the table; and every row run on small stand-ins for models and data."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -631,3 +632,14 @@ def test_vectors_are_made_once(encoder: str) -> None:
     assert (reproduce_models.kept_vectors(loaded, ["a"], make) == first).all()
     reproduce_models.kept_vectors(loaded, ["b"], make)
     assert len(made) == 2
+
+
+def test_a_model_that_a_row_does_not_use_is_refused_or_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="crag_scoring uses no model: leave --llm smollm2 out"):
+        reproduce.command("crag_scoring", chosen={"llm": "smollm2"})
+    with pytest.raises(ValueError, match="litm_kv uses llm: leave --encoder minilm out"):
+        reproduce.command("litm_kv", chosen={"llm": "smollm2", "encoder": "minilm"})
+    assert reproduce.command("list", chosen={"llm": "my-model"}) == 0
+    rows = dict(part.split(": ", 1) for part in re.split(r"\n(?=\S)", capsys.readouterr().out))
+    assert "models: none" in rows["crag_scoring"]
+    assert "models: my-model" in rows["litm_kv"]

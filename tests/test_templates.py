@@ -187,3 +187,10 @@ def test_missing_files_are_named() -> None:
         load_template("sauces")
     with pytest.raises(FileNotFoundError, match=r"prompts/stong.txt.*strong, weak"):
         load_template(system="prompts/stong.txt")
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
+    weak = tmp_path / "weak.txt"
+    weak.write_bytes("Antworte auf Deutsch, für alle.".encode("latin-1"))
+    with pytest.raises(ValueError, match="weak.txt is not UTF-8 at byte 23; save the file as UTF-8"):
+        load_template("sources", system=weak)
