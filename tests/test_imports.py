@@ -1,6 +1,7 @@
 """The package stays quick to import, and its modules import one way."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -51,3 +52,17 @@ def test_contributing_lists_every_module_above_those_that_import_it() -> None:
     assert sorted(order) == [module for module in MODULES if not module.startswith("exercises_")]
     for place, module in enumerate(order):
         assert imported(module) <= set(order[:place]), module
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+)
+def test_waiting_threads_sleep_unless_the_user_has_chosen(given: dict[str, str], expected: str) -> None:
+    """In the environment before torch, which reads it once."""
+    code = "import os, sys, rag_lab; assert 'torch' not in sys.modules; print(os.environ.get('GOMP_SPINCOUNT'))"
+    kept = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**kept, **given}
+    )
+    assert found.stdout.strip() == expected

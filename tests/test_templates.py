@@ -192,5 +192,5 @@ def test_missing_files_are_named() -> None:
 def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
     weak = tmp_path / "weak.txt"
     weak.write_bytes("Antworte auf Deutsch, für alle.".encode("latin-1"))
-    with pytest.raises(ValueError, match="weak.txt is not UTF-8 at byte 23; save the file as UTF-8"):
+    with pytest.raises(ValueError, match=r"weak\.txt is not UTF-8 at byte 23; save the file as UTF-8"):
         load_template("sources", system=weak)
