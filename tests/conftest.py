@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import rag_lab  # noqa: F401  before any test imports torch, whose threads it bids sleep while they wait
+
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 # No test may reach a hub or use a key that happens to be set. Before any import: the hub's client reads it once.
