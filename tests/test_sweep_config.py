@@ -192,7 +192,7 @@ def test_a_value_that_cannot_be_read_is_refused_with_its_line(value: str) -> Non
         ("documents: folder\nquestions: file", "line 2: there are no questions"),
         ("fixed: {dialog_history_path: folder}", "line 1: dialog_history_path: .*folder"),
         ("fixed: {dialog_history_path: latin}", "line 1: dialog_history_path: it is not UTF-8"),
-        ("fixed: {prompt.system_prompt_path: latin}", "line 1: prompt.system_prompt_path: it is not UTF-8"),
+        ("fixed: {prompt.system_prompt_path: latin}", "line 1: prompt.system_prompt_path: .*latin is not UTF-8"),
         (f"documents: {'a' * 300}\nquestions: file", "line 1: documents: .*name too long"),
     ],
 )
