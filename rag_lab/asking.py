@@ -42,12 +42,12 @@ def ask_all(
 
     A LocalLLM gives likelihoods too, and with ``store`` its answers are kept as they come and not asked for again.
     A ClaudeLLM's calls are estimated first, capped, recorded, four at a time; one that fails is an error. TypeError
-    for the name of a model, or None.
+    for the name of a model and other things that are none.
     """
-    if llm is None or isinstance(llm, str):
-        name = "a name" if llm is None else repr(llm)
-        raise TypeError(f"{llm!r} is no model: pass LocalLLM.load({name}) or ClaudeLLM({name}).")
     paid = isinstance(llm, ClaudeLLM)
+    if isinstance(llm, type) or not (paid or hasattr(llm, "complete_and_rate")):
+        name = repr(llm) if isinstance(llm, str) else "a name"
+        raise TypeError(f"{llm!r} is no model: pass LocalLLM.load({name}) or ClaudeLLM({name}).")
     replies = iter(_ask_claude(llm, asked, max_tokens) if paid else _ask_local(llm, asked, max_tokens, store))
     shape = (len(asked), len(conditions))
     accuracy, refused, likelihood = np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan)

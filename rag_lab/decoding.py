@@ -1,9 +1,21 @@
 """Reading and writing with a local model, one step after the other, several texts at a time."""
 
+import inspect
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+
+def bears_gaps(model: Any) -> bool:
+    """Whether ids that are masked out may stand between others: not where distances are counted in columns.
+
+    That is so without position ids (MPT's ALiBi), and for a sliding window of the last so many columns.
+    """
+    config = model.config.get_text_config()
+    kinds = getattr(config, "layer_types", None)
+    slides = set(kinds) - {"full_attention"} if kinds else getattr(config, "sliding_window", None)
+    return "position_ids" in inspect.signature(model.forward).parameters and not slides
 
 
 class Reading:

@@ -1,7 +1,8 @@
 """Layers of a model's key-value state with room behind it: one more token is written, and nothing is copied."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import count
 from typing import Any
 
 ROOM = 64  # tokens that are written before all that was read is copied once
@@ -13,6 +14,7 @@ def growing_layer() -> Any:
 
     With some thousand tokens read by several texts side by side, these copies take longer than the model does.
     """
+    import torch
     from transformers.cache_utils import DynamicLayer
 
     class GrowingLayer(DynamicLayer):
@@ -45,10 +47,11 @@ def growing_layer() -> Any:
 
         def batch_select_indices(self, indices: Any) -> None:
             """Rows in their order, each once, move up within the room; otherwise they are copied."""
-            rows = [int(i) for i in indices]
+            numbers = torch.as_tensor(indices)
+            rows = [] if numbers.dtype == torch.bool else numbers.tolist()
             held = zip(self._rooms, (self.keys, self.values), strict=True)
             in_room = all(room is not None and room.data_ptr() == x.data_ptr() for room, x in held)
-            if not in_room or rows != sorted(set(rows)):
+            if not in_room or not rows or rows[0] < 0 or rows != sorted(set(rows)):
                 super().batch_select_indices(indices)
                 return
             known = self.get_seq_length()
@@ -108,13 +111,24 @@ def row_layer() -> Any:
     return RowLayer
 
 
-def side_by_side(layers: int, lengths: Sequence[int]) -> tuple[Any, list[Any]]:
-    """The state of a model of so many layers for texts of so many tokens, and each text's own part of it.
+def side_by_side(lengths: Sequence[int]) -> tuple[Any, list[Any]]:
+    """The state of texts of so many tokens, and each text's own part of it; layers come as the model writes them.
 
     Each text is read into its part, one after the other and to its end; then all go on together.
     """
     from transformers import Cache
 
-    wholes = [growing_layer()() for _ in range(layers)]
-    parts = [Cache(layers=[row_layer()(whole, lengths, row) for whole in wholes]) for row in range(len(lengths))]
-    return Cache(layers=wholes), parts
+    whole = Cache(layer_class_to_replicate=growing_layer())
+
+    def layers_of(row: int) -> Callable[[], Any]:
+        numbers = count()
+
+        def next_layer() -> Any:
+            number = next(numbers)
+            if number == len(whole.layers):
+                whole.layers.append(growing_layer()())
+            return row_layer()(whole.layers[number], lengths, row)
+
+        return next_layer
+
+    return whole, [Cache(layer_class_to_replicate=layers_of(row)) for row in range(len(lengths))]

@@ -10,7 +10,7 @@ from typing import Any
 from rag_lab import models
 from rag_lab.chat_tokens import chat_tokens, text_tokens
 from rag_lab.conversation import Block, CacheTime, Completion, Prompt, Stream, Turn, Usage, finish
-from rag_lab.decoding import Reading, Writing, batches
+from rag_lab.decoding import Reading, Writing, batches, bears_gaps
 from rag_lab.gguf_cache import dequantised
 from rag_lab.long_attention import use_block_attention
 from rag_lab.packed_linear import pack_linear_layers
@@ -34,7 +34,7 @@ class LocalLLM:
         self.dtype = str(model.dtype).removeprefix("torch.")
         self.model = model.eval()
         self.tokenizer = tokenizer
-        self.prefix_cache = prefix_cache
+        self.prefix_cache = prefix_cache and bears_gaps(model)  # a beginning, then rows filled up to one length
         config = model.config.get_text_config()
         names = ("max_position_embeddings", "max_seq_len")  # the second is MPT's
         self.window: int = next(getattr(config, name) for name in names if hasattr(config, name))  # prompt and answer
@@ -198,7 +198,8 @@ class LocalLLM:
         """For each prompt its number, what ``complete`` gives, and ``log_likelihood`` of ``expected``: one reading.
 
         They come as they are done. What prompts begin with in common is read once, wherever it ends: neither cache
-        marks nor ``prefix_cache`` matter. Answers are written side by side, so bfloat16 may round to other tokens.
+        marks nor ``prefix_cache`` matter. Answers are written side by side, so bfloat16 may round to other tokens. A
+        model that bears no gaps (see ``decoding``) reads one prompt after the other.
         Raises as both, before anything is read.
         """
         texts, writing, answers = [], [], []
@@ -211,6 +212,10 @@ class LocalLLM:
             row.max_tokens = max_tokens
             texts.append(prefix + row.unread)
             writing.append(row)
+        if not bears_gaps(self.model):
+            for i, (prompt, answer) in enumerate(zip(prompts, expected, strict=True)):
+                yield i, self.complete(prompt, max_tokens, stop=stop), self.log_likelihood(prompt, answer)
+            return
         started = time.perf_counter()
         for rows, reading, logits in read_shared(self.model, texts, 2 * self.window):
             rated = write_and_rate(reading, logits, [writing[i] for i in rows], [answers[i] for i in rows])

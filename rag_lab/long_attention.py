@@ -1,5 +1,7 @@
 """Attention on a CPU that wastes less: in blocks over long texts, and without copies of shared key heads."""
 
+import inspect
+import sys
 from typing import Any
 
 from rag_lab.packed_linear import is_packed
@@ -12,12 +14,14 @@ ROWS = 192  # of a block of scores: with some thousands of keys it stays in a co
 def use_block_attention(model: Any) -> Any:
     """Give a model whose attention is torch's own (``sdpa``) that of ``attend_in_blocks``; returns the model.
 
-    Nothing changes where linear layers are not packed either, see ``packed_linear``.
+    Nothing changes where linear layers are not packed either, see ``packed_linear``, and for a model whose code asks
+    whether its attention is called ``sdpa``.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
-    if is_packed(model) and model.config._attn_implementation == "sdpa":
+    asks_by_name = '"sdpa"' in inspect.getsource(sys.modules[type(model).__module__])  # Gemma 4, to change its masks
+    if is_packed(model) and model.config._attn_implementation == "sdpa" and not asks_by_name:
         AttentionInterface.register(NAME, attend_in_blocks)
         AttentionMaskInterface.register(NAME, sdpa_mask)
         model.set_attn_implementation(NAME)

@@ -23,7 +23,7 @@ def read_shared(model: Any, texts: Sequence[list[int]], room: int) -> Iterator[t
     read: Any = empty_state()
     for rows in _batches(texts, room):
         lengths = [len(texts[i]) for i in rows]
-        state, parts = side_by_side(model.config.num_hidden_layers, lengths)
+        state, parts = side_by_side(lengths)
         logits = []
         for ids, part in zip((texts[i] for i in rows), parts, strict=True):
             known = min(common_length(before, ids), len(ids) - 1)

@@ -92,7 +92,10 @@ def load_template(name: str | Path = "sources", system: str | Path | None = None
     where there is none; ValueError for a file that is no layout.
     """
     path = _find(name, ".yaml")
-    parts = yaml.safe_load(_read(path))
+    try:
+        parts = yaml.safe_load(_read(path))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
     if not isinstance(parts, dict):
         raise ValueError(f"{path} holds no parts of a layout: copy data/prompts/sources.yaml and change it.")
     if unknown := set(parts) - {*_PARTS, "system", "markers"}:
@@ -114,7 +117,7 @@ def load_template(name: str | Path = "sources", system: str | Path | None = None
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return path.read_bytes().decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 at byte {error.start}; save the file as UTF-8.") from None
 

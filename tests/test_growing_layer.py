@@ -1,5 +1,6 @@
 """A state with room against transformers' own, which copies."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,7 +71,7 @@ def test_a_copy_grows_apart_from_its_original() -> None:
 
 def test_texts_are_read_into_their_rows_of_one_state() -> None:
     """Two texts of 1 and 3 tokens end together; the second alone goes on, in the same room."""
-    whole, (short, long) = side_by_side(1, [1, 3])
+    whole, (short, long) = side_by_side([1, 3])
     short.update(torch.ones(1, 1, 1, 1), torch.full((1, 1, 1, 1), 5.0), 0)
     long.update(torch.full((1, 1, 2, 1), 2.0), torch.full((1, 1, 2, 1), 6.0), 0)
     keys, values = long.update(torch.full((1, 1, 1, 1), 3.0), torch.full((1, 1, 1, 1), 7.0), 0)
@@ -86,8 +87,16 @@ def test_texts_are_read_into_their_rows_of_one_state() -> None:
 
 
 def test_rows_in_another_order_are_copied() -> None:
-    whole, parts = side_by_side(1, [1, 1])
+    whole, parts = side_by_side([1, 1])
     for number, part in enumerate(parts):
         part.update(torch.full((1, 1, 1, 1), float(number)), torch.zeros(1, 1, 1, 1), 0)
     whole.batch_select_indices([1, 0, 0])
     assert whole.layers[0].keys.flatten().tolist() == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(("indices", "left"), [([-1, 0], [1.0, 0.0]), (torch.tensor([False, True]), [1.0])])
+def test_rows_counted_from_the_end_or_chosen_by_truth(indices: object, left: list[float]) -> None:
+    state = empty_state()
+    state.update(torch.tensor([0.0, 1.0]).reshape(2, 1, 1, 1), torch.zeros(2, 1, 1, 1), 0)
+    state.batch_select_indices(indices)
+    assert state.layers[0].keys.flatten().tolist() == left

@@ -5,6 +5,7 @@ import torch
 
 from rag_lab import llm as llm_module
 from rag_lab import models
+from rag_lab.chat_tokens import chat_tokens, text_tokens
 from rag_lab.gguf_cache import dequantised
 from rag_lab.llm import Block, Completion, LocalLLM, Prompt, Turn, Usage, finish
 from tests.local_model import smollm2
@@ -263,10 +264,54 @@ def test_a_window_under_another_name() -> None:
     from transformers import MptConfig, MptForCausalLM
 
     tokenizer = smollm2().tokenizer
-    config = MptConfig(d_model=16, n_heads=2, n_layers=1, vocab_size=len(tokenizer), max_seq_len=96)
+    config = MptConfig(
+        d_model=16, n_heads=2, n_layers=2, vocab_size=len(tokenizer), max_seq_len=96, initializer_range=0.5
+    )
+    torch.manual_seed(0)
     llm = LocalLLM("tiny", MptForCausalLM(config), tokenizer)
     assert llm.window == 96
-    prompts, expected = [Prompt.of("Say hi."), Prompt.of("Say no.")], ["hi there", "no"]
-    for i, completion, nats in llm.complete_and_rate(prompts, expected, 4):
-        assert completion.text == llm.complete(prompts[i], 4).text
-        assert nats == pytest.approx(llm.log_likelihood(prompts[i], expected[i]), abs=1e-3)
+    assert_as_each_alone(llm)  # it counts distances in columns, so nothing masked out may stand in between
+
+
+def assert_as_each_alone(llm: LocalLLM) -> None:
+    """Answers and likelihoods of a model's shared reading, with expected answers of very unlike length."""
+    prompts = [Prompt.of("Say hi."), Prompt.of("Say no.")]
+    expected = ["yes it is so, my friend of many good years", "no"]
+    rated = list(llm.complete_and_rate(prompts, expected, 8))
+    assert sorted(i for i, _, _ in rated) == [0, 1]
+    for i, completion, nats in rated:
+        ids = torch.tensor([chat_tokens(llm.tokenizer, prompts[i]).ids + text_tokens(llm.tokenizer, expected[i])])
+        known = ids.shape[1] - len(text_tokens(llm.tokenizer, expected[i]))
+        with torch.inference_mode():
+            chances = llm.model(ids).logits[0].log_softmax(-1)
+        by_hand = sum(chances[at - 1, ids[0, at]].item() for at in range(known, ids.shape[1]))
+        assert nats == pytest.approx(by_hand, abs=1e-2)
+        assert completion.text == llm.complete(prompts[i], 8).text
+
+
+def test_a_sliding_window_and_layers_that_share_keys_and_values() -> None:
+    """Mistral's window counts columns; Gemma 3n's last layers write nothing of their own. Tiny random weights."""
+    from transformers import Gemma3nForCausalLM, Gemma3nTextConfig, MistralConfig, MistralForCausalLM
+
+    tokenizer = smollm2().tokenizer
+    few = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+    few |= {"vocab_size": len(tokenizer), "max_position_embeddings": 256, "initializer_range": 0.5}
+    few |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    torch.manual_seed(0)
+    mistral = MistralForCausalLM(MistralConfig(**few, intermediate_size=48, num_hidden_layers=2, sliding_window=16))
+    gemma = Gemma3nForCausalLM(
+        Gemma3nTextConfig(
+            **few,
+            num_hidden_layers=4,
+            intermediate_size=[48] * 4,
+            altup_num_inputs=2,
+            num_kv_shared_layers=2,
+            layer_types=["full_attention"] * 4,
+            vocab_size_per_layer_input=len(tokenizer),
+            hidden_size_per_layer_input=8,
+            laurel_rank=4,
+            activation_sparsity_pattern=[0.0] * 4,
+        )
+    )
+    for name, model in (("mistral", mistral), ("gemma", gemma)):
+        assert_as_each_alone(LocalLLM(name, model, tokenizer))

@@ -7,7 +7,7 @@ import pytest
 from rag_lab.budget import OverBudget
 from rag_lab.claude import ClaudeLLM
 from rag_lab.datasets import load_corpus
-from rag_lab.llm import Completion, Usage
+from rag_lab.llm import Completion, LocalLLM, Usage
 from rag_lab.positions import KeyValueTask, MultiDocumentTask, baselines, null_control, position_curve
 from rag_lab.store import Store
 from tests.local_model import smollm2
@@ -138,3 +138,9 @@ def test_claude_is_not_asked_beyond_the_cap(messages_server: MessagesServer, mon
     with pytest.raises(OverBudget):
         position_curve(ClaudeLLM("claude-haiku-5-5"), KeyValueTask(5), [0], n=1)
     assert messages_server.billed == []
+
+
+@pytest.mark.parametrize("other", [None, "smollm2", 42, LocalLLM])
+def test_what_is_no_model_is_refused(other: object) -> None:
+    with pytest.raises(TypeError, match=r"is no model: pass LocalLLM.load\("):
+        position_curve(other, KeyValueTask(5), [0], 1)

@@ -643,3 +643,12 @@ def test_a_model_that_a_row_does_not_use_is_refused_or_left_out(capsys: pytest.C
     rows = dict(part.split(": ", 1) for part in re.split(r"\n(?=\S)", capsys.readouterr().out))
     assert "models: none" in rows["crag_scoring"]
     assert "models: my-model" in rows["litm_kv"]
+
+
+def test_all_passes_over_rows_that_use_none_of_the_chosen_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = []
+    monkeypatch.setattr(reproduce, "reproduce", lambda recipe, *_: run.append(recipe.id))
+    monkeypatch.setattr(reproduce, "table", lambda: "")
+    reproduce.command("all", chosen={"llm": "my-model", "sample": 2})
+    assert not {"crag_scoring", "minilm_scifact"} & set(run)
+    assert {"litm_kv", "litm_10docs", "cookbook_codebases"} <= set(run)
