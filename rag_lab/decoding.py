@@ -119,17 +119,18 @@ class Writing:
 
 
 def batches(
-    rows: Sequence[tuple[list[int], list[int]]], room: int, batch_size: int
+    rows: Sequence[tuple[list[int], list[int]]], room: int, batch_size: int, more: int = 0
 ) -> Iterator[tuple[list[int], list[int]]]:
     """Prefixes, each with the numbers of at most ``batch_size`` of the rows (prefix, unread) that have it.
 
-    Rows of like length come together; fewer of them where side by side they would have more than ``room`` ids.
+    Rows of like length come together; fewer of them where side by side, with ``more`` to follow each, they would have
+    more than ``room`` ids.
     """
     order = sorted(range(len(rows)), key=lambda i: (rows[i][0], -len(rows[i][1])))
     for prefix, group in itertools.groupby(order, key=lambda i: rows[i][0]):
         same = list(group)
         while same:
-            size = max(1, min(batch_size, room // (len(prefix) + len(rows[same[0]][1]))))
+            size = max(1, min(batch_size, room // (len(prefix) + len(rows[same[0]][1]) + more)))
             yield prefix, same[:size]
             same = same[size:]
 

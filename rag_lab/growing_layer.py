@@ -1,5 +1,6 @@
 """Layers of a model's key-value state with room behind it: one more token is written, and nothing is copied."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import count
@@ -24,15 +25,23 @@ def growing_layer() -> Any:
         def __init__(self) -> None:
             super().__init__()
             self._rooms: list[Any] = [None, None]  # of keys and of values
+            self._memory: list[Any] = [None, None]  # in which reserved rooms lie
 
-        def reserve(self, lengths: Sequence[int], key_states: Any, value_states: Any) -> None:
-            """Room for texts of so many tokens, which end together, with zeros before the shorter ones."""
+        def reserve(self, lengths: Sequence[int], more: int, key_states: Any, value_states: Any) -> None:
+            """Room for texts of so many tokens and ``more``, which end together, with zeros before the shorter ones.
+
+            It takes the place of the room that was reserved before, where that is large enough.
+            """
             self.lazy_initialization(key_states, value_states)
             width = max(lengths)
-            rooms = [
-                like.new_empty(len(lengths), like.shape[1], width + ROOM, like.shape[-1])
-                for like in (key_states, value_states)
-            ]
+            rooms = []
+            for i, like in enumerate((key_states, value_states)):
+                shape = (len(lengths), like.shape[1], width + more, like.shape[-1])
+                size = math.prod(shape)
+                if self._memory[i] is None or len(self._memory[i]) < size:
+                    self._rooms[i] = self._memory[i] = None  # given back before more is asked for
+                    self._memory[i] = like.new_empty(size)
+                rooms.append(self._memory[i][:size].view(shape))
             for row, length in enumerate(lengths):
                 for room in rooms:
                     room[row, :, : width - length] = 0  # masked out, which does not help against what is no number
@@ -90,13 +99,13 @@ def row_layer() -> Any:
         keys: Any
         values: Any
 
-        def __init__(self, whole: Any, lengths: Sequence[int], row: int) -> None:
+        def __init__(self, whole: Any, lengths: Sequence[int], more: int, row: int) -> None:
             super().__init__()
-            self._whole, self._lengths, self._row = whole, lengths, row
+            self._whole, self._lengths, self._more, self._row = whole, lengths, more, row
 
         def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
             if not self._whole.is_initialized:
-                self._whole.reserve(self._lengths, key_states, value_states)
+                self._whole.reserve(self._lengths, self._more, key_states, value_states)
             if not self.is_initialized:
                 self.lazy_initialization(key_states, value_states)
             start = max(self._lengths) - self._lengths[self._row]
@@ -111,14 +120,17 @@ def row_layer() -> Any:
     return RowLayer
 
 
-def side_by_side(lengths: Sequence[int]) -> tuple[Any, list[Any]]:
+def side_by_side(lengths: Sequence[int], more: int, old: Any = None) -> tuple[Any, list[Any]]:
     """The state of texts of so many tokens, and each text's own part of it; layers come as the model writes them.
 
-    Each text is read into its part, one after the other and to its end; then all go on together.
+    Each text is read into its part, one after the other and to its end; then all go on together, by ``more`` tokens.
+    ``old`` is such a state that is done with: its memory is used again, since touching fresh memory takes time.
     """
     from transformers import Cache
 
-    whole = Cache(layer_class_to_replicate=growing_layer())
+    whole = Cache(layer_class_to_replicate=growing_layer()) if old is None else old
+    for layer in whole.layers:
+        layer.is_initialized = False
 
     def layers_of(row: int) -> Callable[[], Any]:
         numbers = count()
@@ -127,7 +139,7 @@ def side_by_side(lengths: Sequence[int]) -> tuple[Any, list[Any]]:
             number = next(numbers)
             if number == len(whole.layers):
                 whole.layers.append(growing_layer()())
-            return row_layer()(whole.layers[number], lengths, row)
+            return row_layer()(whole.layers[number], lengths, more, row)
 
         return next_layer
 

@@ -14,11 +14,13 @@ from rag_lab.decoding import Reading, Writing, batches, bears_gaps
 from rag_lab.gguf_cache import dequantised
 from rag_lab.long_attention import use_block_attention
 from rag_lab.packed_linear import pack_linear_layers
-from rag_lab.prefix_cache import PrefixCache, empty_state
+from rag_lab.prefix_cache import PrefixCache, empty_state, token_bytes
 from rag_lab.shared_reading import read_shared, write_and_rate
 
 # The types of the conversation belong to every model, so they are found here too.
 __all__ = ["Block", "CacheTime", "Completion", "LocalLLM", "Prompt", "Stream", "Turn", "Usage", "finish"]
+
+STATE_BYTES = 1 << 30  # of keys and values that texts have side by side, at most; a text alone may have more
 
 
 class LocalLLM:
@@ -40,7 +42,8 @@ class LocalLLM:
         self.window: int = next(getattr(config, name) for name in names if hasattr(config, name))  # prompt and answer
         ends = model.generation_config.eos_token_id
         self._ends = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
-        self._prefixes = PrefixCache(model, max_tokens=self.window)
+        self._room = max(1, STATE_BYTES // token_bytes(model))  # ids side by side
+        self._prefixes = PrefixCache(model, max_tokens=min(self.window, self._room))
 
     @classmethod
     def load(
@@ -144,8 +147,8 @@ class LocalLLM:
         """
         rows = [self._prepare(prompt, max_tokens, temperature, schema, stop, seed) for prompt in prompts]
         usages = [Usage()] * len(rows)
-        room = 2 * self.window - batch_size * max_tokens
-        for prefix, batch in batches([(prefix, row.unread) for prefix, row in rows], room, batch_size):
+        unread_rows = [(prefix, row.unread) for prefix, row in rows]
+        for prefix, batch in batches(unread_rows, self._room, batch_size, more=max_tokens):
             started = time.perf_counter()
             unread = [len(rows[i][1].unread) for i in batch]
             reading, known = self._start(prefix, len(batch))
@@ -184,7 +187,7 @@ class LocalLLM:
             prefix, unread, _ = self._tokens(prompt, len(answer))
             rows.append((prefix, unread + answer[:-1], answer))
         totals = [0.0] * len(rows)
-        for prefix, batch in batches([row[:2] for row in rows], 2 * self.window, batch_size):
+        for prefix, batch in batches([row[:2] for row in rows], self._room, batch_size):
             reading, _ = self._start(prefix, len(batch))
             logits = reading.read([rows[i][1] for i in batch], keep=max(len(rows[i][2]) for i in batch))
             for row, i in zip(logits, batch, strict=True):
@@ -217,7 +220,8 @@ class LocalLLM:
                 yield i, self.complete(prompt, max_tokens, stop=stop), self.log_likelihood(prompt, answer)
             return
         started = time.perf_counter()
-        for rows, reading, logits in read_shared(self.model, texts, 2 * self.window):
+        more = max_tokens + max(map(len, answers), default=0)
+        for rows, reading, logits in read_shared(self.model, texts, more, self._room):
             rated = write_and_rate(reading, logits, [writing[i] for i in rows], [answers[i] for i in rows])
             seconds = (time.perf_counter() - started) / len(rows)
             for i, likelihood in zip(rows, rated, strict=True):

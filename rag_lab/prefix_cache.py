@@ -44,6 +44,15 @@ class PrefixCache:
             return (cache if rows == 1 else copy_state(cache, known, rows)), known
 
 
+def token_bytes(model: Any) -> int:
+    """What the keys and values of a token take, if every layer keeps them for every key head."""
+    config = model.config.get_text_config()
+    heads = config.num_attention_heads
+    key_heads = getattr(config, "num_key_value_heads", None) or heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return 2 * int(config.num_hidden_layers * key_heads * size * model.dtype.itemsize)
+
+
 def empty_state() -> Any:
     """The state before the first token."""
     from transformers import Cache

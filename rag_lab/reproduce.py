@@ -167,7 +167,8 @@ def reproduce(
         **same,
     )
     result = _read(path)
-    print("  " + " | ".join(line(recipe, result)))
+    for cells in lines(recipe, result):
+        print("  " + " | ".join(filter(None, cells)))
     why = "the record is the paper's own models'" if papers_own else "not the row's own models and questions"
     print("" if path.parent == papers.RESULTS else f"  {why}: kept in {path}\n", flush=True)
     return result
@@ -212,41 +213,35 @@ def _command_line(recipe: Recipe, offline: bool, chosen: dict[str, Any] | None) 
     return " ".join(["python -m rag_lab reproduce", recipe.id, *options])
 
 
-def line(recipe: Recipe, result: dict[str, Any]) -> list[str]:
-    """The table's cells: row, published, measured, difference, verdict."""
-    shown = [row for row in result["rows"] if row["shown"] and row["published"] is not None]
-    paper = published(recipe.published)
+def lines(recipe: Recipe, result: dict[str, Any]) -> list[list[str]]:
+    """The table's cells, a line a figure: row, figure, published, measured, difference, verdict; – where nothing is.
+
+    The row and the reason of its verdicts stand in the first line that they belong to.
+    """
+    shown = [row for row in result["rows"] if row["shown"]]
     signed = "+" if any("−" in row["name"] for row in shown) else ""
-    return [
-        f"{recipe.title}: {', '.join(row['name'] for row in shown)}",
-        f"{', '.join(_number(row['published'], signed) for row in shown)} ({paper.read_in})",
-        ", ".join(_measured(row, signed) for row in shown),
-        ", ".join(_number(row["difference"], "+") for row in shown),
-        _summary([row["verdict"] for row in shown]),
-    ]
-
-
-def _summary(verdicts: list[str]) -> str:
-    """``same direction (2 of 3), not comparable (1 of 3): another model``; the reason is one for the whole row."""
-    parted = [re.split("[;:] ", one, maxsplit=1) for one in verdicts]
-    kinds = [parts[0] for parts in parted]
-    reasons = dict.fromkeys(parts[1] for parts in parted if len(parts) > 1)
-    counted = [
-        kind if kinds.count(kind) == len(kinds) else f"{kind} ({kinds.count(kind)} of {len(kinds)})"
-        for kind in dict.fromkeys(kinds)
-    ]
-    return ": ".join([", ".join(counted), *reasons])
+    first, said, cells = f"{recipe.title} (`{recipe.id}`)", set[str](), []
+    for row in shown:
+        kind, *reason = re.split("[;:] ", row.get("verdict", "–"), maxsplit=1)
+        verdict_ = kind if said.issuperset(reason) else row["verdict"]
+        said.update(reason)
+        figures = [_number(row["published"], signed), _measured(row, signed), _number(row.get("difference"), "+")]
+        cells.append([first, row["name"], *figures, verdict_])
+        first = ""
+    return cells
 
 
 def _measured(row: dict[str, Any], signed: str) -> str:
     value = _number(row["value"], signed)
     if row["n"] == 1:  # computed, or one document
         return value
-    return f"{value} [{_number(row['low'])}, {_number(row['high'])}]"
+    return f"{value} [{_number(row['low'])}, {_number(row['high'])}] (n = {row['n']})"
 
 
-def _number(number: float, sign: str = "") -> str:
-    return format(number, f"{sign}.4g" if abs(number) >= 1 else f"{sign}.4f")
+def _number(number: float | None, sign: str = "") -> str:
+    if number is None:
+        return "–"
+    return format(number, f"{sign}.4g" if abs(number) >= 1 else f"{sign}z.4f")  # z: no minus before zeros
 
 
 def _figures(values: dict[str, Any]) -> str:
@@ -261,11 +256,21 @@ def table() -> str:
     """Published beside measured for every row that is recorded, and what the others wait for."""
     rows = []
     for recipe in RECIPES:
+        paper = published(recipe.published)
         try:
-            rows.append(line(recipe, papers.load_result(recipe.id)))
+            recorded = lines(recipe, papers.load_result(recipe.id))
         except FileNotFoundError:
-            paper = published(recipe.published)
             waits_for = recipe.waits_for or f"a run: `reproduce {recipe.id} --offline`"
             figures = _figures(recipe.figures(paper.values)) or f"see `{paper.id}`"
-            rows.append([recipe.title, f"{figures} ({paper.read_in})", "", "", f"waits for {waits_for}"])
-    return papers.markdown_table(["row", "published", "measured [95%]", "difference", "verdict"], rows)
+            recorded = [[f"{recipe.title} (`{recipe.id}`)", "", figures, "", "", f"waits for {waits_for}"]]
+        rows += [[*cells, paper.read_in if cells[0] else ""] for cells in recorded]
+    header = [
+        "row",
+        "figure",
+        "published",
+        "measured [95%]",
+        "difference",
+        "verdict",
+        "published figures were read in",
+    ]
+    return papers.markdown_table(header, rows)

@@ -6,24 +6,29 @@ from typing import Any
 from rag_lab.chat_tokens import common_length
 from rag_lab.decoding import Reading, Writing
 from rag_lab.growing_layer import side_by_side
-from rag_lab.prefix_cache import empty_state, extend_state
+from rag_lab.prefix_cache import copy_state, empty_state, extend_state
 
 # Ids read at a time, at most: torch's own attention under a mask is computed for what is hidden too, which doubles it
 # in one long piece. Pieces are of like length, for short ones cost more a token.
 PIECE = 640
 
 
-def read_shared(model: Any, texts: Sequence[list[int]], room: int) -> Iterator[tuple[list[int], Reading, list[Any]]]:
+def read_shared(
+    model: Any, texts: Sequence[list[int]], more: int, room: int
+) -> Iterator[tuple[list[int], Reading, list[Any]]]:
     """Read token ids to their end; yields batches of row numbers, their reading and the logits after each last id.
 
     In sorted order each text has the longest beginning in common with its neighbours, so what any two share is read
-    once. A batch has at most ``room`` ids, filled up to its longest text, and at least one text.
+    once. A batch has at most ``room`` ids, filled up to its longest text with ``more`` to follow, and at least one
+    text. When the next is asked for, a batch's reading is done with.
     """
     before: list[int] = []
     read: Any = empty_state()
-    for rows in _batches(texts, room):
+    state: Any = None
+    for rows in _batches(texts, more, room):
         lengths = [len(texts[i]) for i in rows]
-        state, parts = side_by_side(lengths)
+        read = copy_state(read, min(common_length(before, texts[rows[0]]), lengths[0] - 1))
+        state, parts = side_by_side(lengths, more, old=state)
         logits = []
         for ids, part in zip((texts[i] for i in rows), parts, strict=True):
             known = min(common_length(before, ids), len(ids) - 1)
@@ -39,13 +44,13 @@ def read_shared(model: Any, texts: Sequence[list[int]], room: int) -> Iterator[t
         yield rows, Reading(model, state, lengths=lengths), logits
 
 
-def _batches(texts: Sequence[list[int]], room: int) -> Iterator[list[int]]:
-    """Numbers of the texts in sorted order, as many at a time as have ``room``."""
+def _batches(texts: Sequence[list[int]], more: int, room: int) -> Iterator[list[int]]:
+    """Numbers of the texts in sorted order, as many at a time as have ``room`` with ``more`` ids each."""
     rows: list[int] = []
     longest = 0
     for i in sorted(range(len(texts)), key=lambda i: texts[i]):
         longest = max(longest, len(texts[i]))
-        if rows and (len(rows) + 1) * longest > room:
+        if rows and (len(rows) + 1) * (longest + more) > room:
             yield rows
             rows, longest = [], len(texts[i])
         rows.append(i)

@@ -149,4 +149,6 @@ def test_batches_hold_like_prefixes_within_the_room() -> None:
     # By prefix, longest first. Of `a` the longest row has 2 + 9 ids, so 24 ids have room for two such rows.
     assert list(batches(rows, room=24, batch_size=8)) == [(a, [2, 0]), (a, [4, 3]), (b, [1])]
     assert list(batches(rows, room=1000, batch_size=3)) == [(a, [2, 0, 4]), (a, [3]), (b, [1])]
-    assert list(batches(rows[:1], room=-5, batch_size=3)) == [(a, [0])]
+    assert list(batches(rows[:1], room=5, batch_size=3)) == [(a, [0])]
+    # With 8 ids to follow each, only the rows of 2 + 4 + 8 and 2 + 3 + 8 ids fit in side by side.
+    assert list(batches(rows, room=28, batch_size=8, more=8)) == [(a, [2]), (a, [0]), (a, [4, 3]), (b, [1])]

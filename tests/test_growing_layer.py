@@ -1,5 +1,7 @@
 """A state with room against transformers' own, which copies."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -71,7 +73,7 @@ def test_a_copy_grows_apart_from_its_original() -> None:
 
 def test_texts_are_read_into_their_rows_of_one_state() -> None:
     """Two texts of 1 and 3 tokens end together; the second alone goes on, in the same room."""
-    whole, (short, long) = side_by_side([1, 3])
+    whole, (short, long) = side_by_side([1, 3], more=1)
     short.update(torch.ones(1, 1, 1, 1), torch.full((1, 1, 1, 1), 5.0), 0)
     long.update(torch.full((1, 1, 2, 1), 2.0), torch.full((1, 1, 2, 1), 6.0), 0)
     keys, values = long.update(torch.full((1, 1, 1, 1), 3.0), torch.full((1, 1, 1, 1), 7.0), 0)
@@ -86,8 +88,34 @@ def test_texts_are_read_into_their_rows_of_one_state() -> None:
     assert whole.layers[0].values.flatten().tolist() == [6.0, 6.0, 7.0, 8.0]
 
 
+def read_tokens(part: Any, tokens: int, value: float) -> None:
+    keys = torch.full((1, 1, tokens, 1), value)
+    part.update(keys, -keys, 0)
+
+
+def test_the_memory_of_texts_that_are_done_with_is_used_again() -> None:
+    """A room of 2 x (3 + 2) tokens serves 3 x (2 + 1) too; 3 x (4 + 1) need more."""
+    state, parts = side_by_side([3, 3], more=2)
+    for part in parts:
+        read_tokens(part, 3, 1.0)
+    place = state.layers[0].keys.data_ptr()
+    state.batch_select_indices([1])  # as after a shorter answer
+    state, parts = side_by_side([2, 1, 2], more=1, old=state)
+    for part, tokens, value in zip(parts, (2, 1, 2), (4.0, 5.0, 6.0), strict=True):
+        read_tokens(part, tokens, value)
+    keys, values = state.layers[0].keys, state.layers[0].values
+    assert keys.data_ptr() == place
+    assert keys[:, 0, :, 0].tolist() == [[4.0, 4.0], [0.0, 5.0], [6.0, 6.0]]
+    assert values[:, 0, :, 0].tolist() == [[-4.0, -4.0], [0.0, -5.0], [-6.0, -6.0]]
+    assert parts[1].layers[0].keys.flatten().tolist() == [5.0]
+    state, parts = side_by_side([4, 4, 4], more=1, old=state)
+    for part in parts:
+        read_tokens(part, 4, 7.0)
+    assert state.layers[0].keys.flatten().tolist() == [7.0] * 12
+
+
 def test_rows_in_another_order_are_copied() -> None:
-    whole, parts = side_by_side([1, 1])
+    whole, parts = side_by_side([1, 1], more=0)
     for number, part in enumerate(parts):
         part.update(torch.full((1, 1, 1, 1), float(number)), torch.zeros(1, 1, 1, 1), 0)
     whole.batch_select_indices([1, 0, 0])

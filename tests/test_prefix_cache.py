@@ -1,12 +1,16 @@
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import GPT2Config, MistralConfig, MptConfig
 
 from rag_lab import prefix_cache
 from rag_lab.decoding import Reading
-from rag_lab.prefix_cache import PrefixCache
+from rag_lab.prefix_cache import PrefixCache, token_bytes
 from tests.local_model import tiny_model
 
 
@@ -46,6 +50,32 @@ def test_the_least_recently_used_states_go_first(read_ids: list[int]) -> None:
     assert cache.state([5] * 20)[1] == 0  # more than max_tokens: kept alone
     assert cache.state([5] * 20)[1] == 20
     assert cache.state([1] * 4)[1] == 0
+
+
+def test_what_a_token_takes_is_what_its_state_holds() -> None:
+    """Two layers, one key head of 8 dimensions, keys and values in float64: 2 x 1 x 8 x 2 x 8 bytes."""
+    state = PrefixCache(tiny_model(), max_tokens=9).state([1])[0]
+    held = sum(x.numel() * x.element_size() for layer in state.layers for x in (layer.keys, layer.values))
+    assert token_bytes(tiny_model()) == held == 256
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        # Every head is a key head: 3 layers x 32 dimensions x 2 x 4 bytes.
+        (GPT2Config(n_layer=3, n_head=4, n_embd=32), 768),
+        (MptConfig(n_layers=3, n_heads=4, d_model=32), 768),
+        # 2 of 4 heads, of 10 dimensions, which 32 / 4 is not: 3 x 2 x 10 x 2 x 4 bytes.
+        (
+            MistralConfig(
+                num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, hidden_size=32, head_dim=10
+            ),
+            480,
+        ),
+    ],
+)
+def test_what_a_token_takes_in_other_models(config: Any, expected: int) -> None:
+    assert token_bytes(SimpleNamespace(config=config, dtype=torch.float32)) == expected
 
 
 @settings(max_examples=25, deadline=None)

@@ -364,7 +364,8 @@ def test_a_row_is_recorded_and_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert (row["value"], row["n"], row["published"], row["difference"]) == (1.0, 10, 0.6789, 0.3211)
     assert row["verdict"] == "not reproduced"
     line = next(line for line in reproduce.table().splitlines() if "BM25, SciFact" in line)
-    assert "0.6789 (the authors' own pages) | 1 [1, 1] | +0.3211 | not reproduced" in line
+    assert "| nDCG@10 | 0.6789 | 1 [1, 1] (n = 10) | +0.3211 | not reproduced | the authors' own pages |" in line
+    assert "(`anserini_bm25_scifact`)" in line
 
 
 def test_the_papers_own_models_by_the_same_command(
@@ -396,10 +397,22 @@ def test_the_papers_own_models_by_the_same_command(
     assert len(messages_server.billed) == 10
 
 
-def test_verdicts_of_one_row_are_summed_up() -> None:
-    mixed = ["same direction; another model", "not comparable: another model", "same direction; another model"]
-    assert reproduce._summary(mixed) == "same direction (2 of 3), not comparable (1 of 3): another model"
-    assert reproduce._summary(["reproduced", "reproduced"]) == "reproduced"
+def test_a_reason_stands_once_and_what_was_not_published_is_left_open() -> None:
+    def figure(name: str, published: float | None, n: int, verdict: str) -> dict[str, Any]:
+        row = {"name": name, "published": published, "value": 2.0, "low": 1.0, "high": 3.0, "n": n, "shown": True}
+        return row if published is None else row | {"difference": 2.0 - published, "verdict": verdict}
+
+    rows = [
+        figure("a", None, 5, ""),
+        figure("b − c", 2.00004, 5, "same direction; another model"),
+        figure("d", 1.5, 1, "not comparable: another model"),
+        figure("e", 1.5, 5, "") | {"shown": False},
+    ]
+    assert reproduce.lines(bm25_recipe(), {"rows": rows}) == [
+        ["BM25, SciFact, one field (`anserini_bm25_scifact`)", "a", "–", "+2 [1, 3] (n = 5)", "–", "–"],
+        ["", "b − c", "+2", "+2 [1, 3] (n = 5)", "+0.0000", "same direction; another model"],
+        ["", "d", "+1.5", "+2", "+0.5000", "not comparable"],
+    ]
 
 
 def test_all_passes_over_what_is_recorded(
@@ -537,19 +550,20 @@ def test_costs_are_said_to_be_the_rows_own_where_models_are_chosen() -> None:
 def test_how_a_figure_was_read_is_said_where_it_is_shown() -> None:
     third = reproduce.BY_ID["minilm_scifact"]
     assert "read in a third party's notes" in reproduce.needs(third, True)
-    assert "0.6451 (a third party's notes)" in reproduce.table()
+    row = next(line for line in reproduce.table().splitlines() if "`minilm_scifact`" in line)
+    assert row.endswith("| a third party's notes |")
 
 
 def test_rows_that_wait_show_the_published_figures() -> None:
     """From the registry: one value, two, seven positions; but not the cookbook's four configurations."""
     waiting = reproduce.table()
     for shown in (
-        "| nDCG@10 0.6451 (a third party's notes) |",
-        "| nDCG@10 0.6820 (the authors' own pages) |",
-        "| naive 52.4; late 54.3 (a third party's notes) |",
-        "| LongChat-13B-16K 66.9, 54.8, 52.5, 52.9, 52.2, 51.3, 55.1 (a copy of the text) |",
-        "| LongChat-13B-16K 37, 38.2, 35.4, 65.6, 88.6 (the authors' own pages) |",
-        "| see `cookbook_codebases` (the authors' own pages) |",
+        "| nDCG@10 0.6451 |",
+        "| nDCG@10 0.6820 |",
+        "| naive 52.4; late 54.3 |",
+        "| LongChat-13B-16K 66.9, 54.8, 52.5, 52.9, 52.2, 51.3, 55.1 |",
+        "| LongChat-13B-16K 37, 38.2, 35.4, 65.6, 88.6 |",
+        "| see `cookbook_codebases` |",
     ):
         assert shown in waiting
 

@@ -18,12 +18,12 @@ def plain(ids: list[int]) -> torch.Tensor:
         return tiny_model()(torch.tensor([ids])).logits[0]
 
 
-@pytest.mark.parametrize(("room", "piece"), [(1, 512), (10, 512), (1000, 512), (1000, 2)])
+@pytest.mark.parametrize(("room", "piece"), [(1, 512), (16, 512), (1000, 512), (1000, 2)])
 def test_every_text_is_read_to_its_own_end(room: int, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_reading, "PIECE", piece)
     seen = []
-    for rows, _, logits in read_shared(tiny_model(), TEXTS, room):
-        assert len(rows) == 1 or len(rows) * max(len(TEXTS[i]) for i in rows) <= room
+    for rows, _, logits in read_shared(tiny_model(), TEXTS, 3, room):
+        assert len(rows) == 1 or len(rows) * max(len(TEXTS[i]) + 3 for i in rows) <= room
         for i, last in zip(rows, logits, strict=True):
             torch.testing.assert_close(last, plain(TEXTS[i])[-1])
         seen += rows
@@ -39,15 +39,15 @@ def test_what_texts_share_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
             return super().read(rows, keep)
 
     monkeypatch.setattr(shared_reading, "Reading", Counting)
-    list(read_shared(tiny_model(), TEXTS, 1000))
+    list(read_shared(tiny_model(), TEXTS, 0, 1000))
     # The trie has 1 2 3 4 5, then 9 below 1 2, then 7, then eight ids from 8 on: 5 + 1 + 1 + 8. The last id of a text
     # is always read, since its logits are needed: the second 1 2 3 4 5 reads its 5 again.
     assert sum(read) == 5 + 1 + 1 + 8 + 1
 
 
-@pytest.mark.parametrize("room", [10, 1000])
+@pytest.mark.parametrize("room", [16, 1000])
 def test_texts_of_unlike_length_go_on_side_by_side(room: int) -> None:
-    for rows, reading, _ in read_shared(tiny_model(), TEXTS, room):
+    for rows, reading, _ in read_shared(tiny_model(), TEXTS, 3, room):
         go_on(rows, reading)
 
 
@@ -83,7 +83,7 @@ def test_answers_and_likelihoods_whatever_was_expected(cases: list[tuple[int, in
     texts = [TEXTS[i] for i, _, _ in cases]
     answers = [greedy(text, 6) for text in texts]
     expected = [[*answer[:same], *([3] * more)] for answer, (_, same, more) in zip(answers, cases, strict=True)]
-    (batch,) = read_shared(tiny_model(), texts, 1000)
+    (batch,) = read_shared(tiny_model(), texts, 9, 1000)
     rows, reading, logits = batch
     writing = [Writing(Ids(), set(), [], [], "", 6, 0.0, (), None) for _ in rows]
     totals = write_and_rate(reading, logits, writing, [expected[i] for i in rows])
