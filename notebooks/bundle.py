@@ -73,7 +73,8 @@ def make(pip_options: Sequence[str]) -> Path:
     part, archive = BUILD / f"{name}.zip.part", BUILD / f"{name}.zip"
     with zipfile.ZipFile(part, "w", zipfile.ZIP_STORED) as target:  # wheels are compressed already
         target.writestr(f"{name}/install.py", INSTALL.format(version=sys.version_info[:2]))
-        target.writestr(f"{name}/README.txt", f"Python {version} is needed. Unpack, then: python install.py\n")
+        how = "Unpack, then: python install.py (macOS and Linux: python3 install.py)"
+        target.writestr(f"{name}/README.txt", f"Python {version} is needed. {how}\n")
         for path in sorted(wheels.iterdir()):
             target.write(path, f"{name}/wheels/{path.name}")
         for path in project_files(PROJECT):

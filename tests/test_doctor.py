@@ -77,7 +77,7 @@ def test_no_hub_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_package_does_not_end_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx2", None)
     found = doctor.hub()
-    assert (found.status, found.remedy) == ("fail", "pip install -r requirements.txt")
+    assert (found.status, found.remedy) == ("fail", f'"{sys.executable}" -m pip install -r requirements.txt')
     assert "httpx2" in found.found
 
 
