@@ -12,7 +12,8 @@ from rag_lab import downloads, papers, settings
 from rag_lab.language_models import is_paid
 from rag_lab.papers import Comparison, published, verdict
 from rag_lab.reproduce_models import Models, missing
-from rag_lab.reproduce_rows import KINDS, RECIPES, Recipe
+from rag_lab.reproduce_recipe import KINDS, Recipe
+from rag_lab.reproduce_rows import RECIPES
 from rag_lab.store import content_key
 
 SERIES = 7  # published figures that stand in a row of the table that waits; of more it names the entry
@@ -59,8 +60,11 @@ def command(id_: str, offline: bool = False, fresh: bool = False, chosen: dict[s
     if unused := [
         f"--{name} {value}" for name, value in (chosen or {}).items() if name not in _used(BY_ID[id_], chosen)
     ]:
-        kinds = " and ".join(BY_ID[id_].kinds) or "no model"
-        raise ValueError(f"{id_} uses {kinds}: leave {' and '.join(unused)} out.")
+        recipe = BY_ID[id_]
+        uses = [*recipe.kinds, *(["questions"] if recipe.samples else [])]
+        raise ValueError(
+            f"{id_} uses {' and '.join(uses) or 'no model and no questions'}: leave {' and '.join(unused)} out."
+        )
     try:
         reproduce(BY_ID[id_], offline, True, chosen)
     except Waiting as waiting:
@@ -70,8 +74,9 @@ def command(id_: str, offline: bool = False, fresh: bool = False, chosen: dict[s
 
 
 def _used(recipe: Recipe, chosen: dict[str, Any] | None) -> dict[str, Any]:
-    """What is chosen, without models of a kind that the row does not use."""
-    return {name: value for name, value in (chosen or {}).items() if name not in KINDS or name in recipe.kinds}
+    """What is chosen, without models of a kind that the row does not use, or a sample where it asks no questions."""
+    unused = {*KINDS} - {*recipe.kinds} | (set() if recipe.samples else {"sample"})
+    return {name: value for name, value in (chosen or {}).items() if name not in unused}
 
 
 def needs(recipe: Recipe, offline: bool, chosen: dict[str, Any] | None = None) -> str:

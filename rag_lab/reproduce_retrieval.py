@@ -25,6 +25,7 @@ K1, B = 0.9, 0.4  # Anserini's defaults
 RERANKED = 100  # hits of BM25, as in BEIR's table
 CROSS_ENCODER = "cross-encoder/ms-marco-MiniLM-L6-v2"  # the hub's names; BEIR's table has "-L-6-"
 BGE_M3 = "BAAI/bge-m3"
+JINA_3 = "jinaai/jina-embeddings-v3"
 MEROLA_CHUNKS = 40  # that the notebook retrieves
 MEROLA_TOKENS = 512  # a segment; the notebook's unit was not read
 

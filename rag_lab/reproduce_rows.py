@@ -1,20 +1,18 @@
-"""The published rows that can be reproduced: what each needs, what it runs, and why it may not be comparable."""
+"""The published rows that can be reproduced."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
-from rag_lab import downloads, reproduce_arithmetic, reproduce_contextual, reproduce_positions, reproduce_retrieval
+from rag_lab import reproduce_arithmetic, reproduce_contextual, reproduce_positions, reproduce_retrieval
 from rag_lab.multi_document_task import PAPER_FILE
 from rag_lab.papers import Comparison
 from rag_lab.reproduce_models import Models
-from rag_lab.reproduce_retrieval import BGE_M3, CROSS_ENCODER
+from rag_lab.reproduce_recipe import Recipe
+from rag_lab.reproduce_retrieval import BGE_M3, CROSS_ENCODER, JINA_3
 
 JINA_SMALL = "jinaai/jina-embeddings-v2-small-en"
 JINA_BASE = "jinaai/jina-embeddings-v2-base-en"
-JINA_3 = "jinaai/jina-embeddings-v3"
 NOMIC = "nomic-ai/nomic-embed-text-v1"
 JINA_RERANKER = "jinaai/jina-reranker-v2-base-multilingual"
 PHI = "microsoft/Phi-3.5-mini-instruct"
@@ -22,77 +20,14 @@ HAIKU = "claude-haiku-5-5"
 LONGCHAT = Models(llm="lmsys/longchat-13b-16k")
 MPT = Models(llm="mosaicml/mpt-30b-instruct")
 LONGCHAT_ROW = "LongChat-13B-16K"
-NONE = Models()
 MINILM = Models(encoder="minilm")
 MINILM_32 = Models(encoder="minilm", dtype="float32")
 SHORT_WINDOW = "another model with a window of 512 tokens"
 NFCORPUS = "NFCorpus (python -m rag_lab fetch nfcorpus)"
-KINDS = ("encoder", "llm", "reranker")
 
 
 def _longchat(values: dict[str, Any]) -> dict[str, Any]:
     return {LONGCHAT_ROW: values[LONGCHAT_ROW]}
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """One row. ``paper``: the paper's own models, or the nearest that can still be had; ``offline``: bundled ones.
-
-    ``also`` are further models of the paper, each in place of ``paper``. ``data`` are names in ``DOWNLOADS``;
-    ``own_file`` names the paper's own file, read in their place where it was put into a data folder (the name may
-    depend on the models), and ``instead`` what stands in for it where it was not. ``differs`` says what is not as
-    published even with the paper's models, ``stands_in`` what the bundled ones change; each of the three makes a row
-    not comparable. ``waits_for`` names what the row needs where it is not recorded. ``figures`` picks what is shown
-    of the published values until then. Minutes are about those of 2 cores.
-    """
-
-    id: str
-    title: str
-    published: str
-    run: Callable[[Models], list[Comparison]]
-    paper: Models = NONE
-    offline: Models | None = NONE
-    also: tuple[Models, ...] = ()
-    data: tuple[str, ...] = ()
-    own_file: Callable[[Models], str] = lambda models: ""
-    instead: str = ""
-    minutes: float = 1
-    offline_minutes: float = 1
-    dollars: float = 0.0
-    differs: str = ""
-    stands_in: str = ""
-    waits_for: str = ""
-    figures: Callable[[dict[str, Any]], dict[str, Any]] = dict
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """Which of ``KINDS`` the row uses with the models that it names."""
-        named = [models for models in (self.paper, self.offline, *self.also) if models]
-        return tuple(kind for kind in KINDS if any(getattr(models, kind) for models in named))
-
-    def placed(self, models: Models) -> Path | None:
-        """The paper's own file where a data folder has it."""
-        name = self.own_file(models)
-        return downloads.placed(name) if name else None
-
-    def because(self, models: Models) -> str:
-        """Why a run with these models cannot be compared; "" where it can."""
-        instead = self.instead if self.own_file(models) and not self.placed(models) else ""
-        adapter = "base weights without the task adapter" if models.encoder == JINA_3 else ""
-        sample = "a sample" if models.sample else ""
-        reasons = [self.differs, instead, adapter, self._another(models), sample]
-        return ", ".join(reason for reason in reasons if reason)
-
-    def _another(self, models: Models) -> str:
-        """What is said of models that are not the paper's; ``stands_in`` where a bundled one is among them."""
-
-        def others(wanted: Models) -> list[str]:
-            return [kind for kind in KINDS if getattr(models, kind) != getattr(wanted, kind)]
-
-        if not all(others(wanted) for wanted in (self.paper, *self.also)):
-            return ""
-        bundled = self.offline and set(others(self.paper)) - set(others(self.offline))
-        return self.stands_in if bundled and self.stands_in else "another model"
 
 
 def _among_documents(
@@ -158,6 +93,7 @@ RECIPES = (
         reproduce_retrieval.berlin,
         paper=Models(encoder=JINA_BASE, dtype="float32"),
         offline=MINILM_32,
+        samples=False,
     ),
     Recipe(
         "late_scifact_fixed256",
@@ -216,24 +152,28 @@ RECIPES = (
         "The post's reductions (%) from its failure rates",
         "anthropic_reductions",
         reproduce_arithmetic.blog_reductions,
+        samples=False,
     ),
     Recipe(
         "contextual_bm25_reduction",
         "The cookbook's reduction (%) from its own table",
         "contextual_bm25_reduction",
         reproduce_arithmetic.cookbook_reduction,
+        samples=False,
     ),
     Recipe(
         "anthropic_context_cost",
         "Dollars per million document tokens, Claude 3 Haiku",
         "anthropic_context_cost",
         reproduce_arithmetic.context_cost,
+        samples=False,
     ),
     Recipe(
         "cookbook_tokens",
         "Prompt caching over 737 chunks",
         "cookbook_tokens",
         reproduce_arithmetic.cookbook_tokens,
+        samples=False,
         data=("codebases",),
         figures=lambda values: {"% read": values["read from the cache (%)"]},
     ),
@@ -298,6 +238,10 @@ RECIPES = (
         figures=lambda values: {LONGCHAT_ROW: reproduce_positions.in_percents(values[LONGCHAT_ROW])},
     ),
     Recipe(
-        "crag_scoring", "CRAG's truthfulness (%) from its shares", "crag_scoring", reproduce_arithmetic.crag_scoring
+        "crag_scoring",
+        "CRAG's truthfulness (%) from its shares",
+        "crag_scoring",
+        reproduce_arithmetic.crag_scoring,
+        samples=False,
     ),
 )

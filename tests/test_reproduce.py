@@ -29,7 +29,8 @@ from rag_lab.llm import Completion, Prompt, Usage
 from rag_lab.metrics import Interval
 from rag_lab.papers import Comparison, exactly, verdict
 from rag_lab.reproduce_models import Models
-from rag_lab.reproduce_rows import RECIPES, Recipe
+from rag_lab.reproduce_recipe import Recipe
+from rag_lab.reproduce_rows import RECIPES
 from rag_lab.reranking import cross_encoder
 from rag_lab.search import Hit
 from tests.messages_server import MessagesServer
@@ -437,7 +438,11 @@ def test_a_try_with_chosen_models_or_a_sample_leaves_the_record(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs: list[Models] = []
-    row = replace(reproduce.BY_ID["crag_scoring"], run=lambda m: runs.append(m) or [Comparison("x", 1, exactly(1))])
+    row = replace(
+        reproduce.BY_ID["crag_scoring"],
+        run=lambda m: runs.append(m) or [Comparison("x", 1, exactly(1))],
+        samples=True,
+    )
     monkeypatch.setattr(reproduce, "RECIPES", (row,))
     monkeypatch.setattr(reproduce, "BY_ID", {row.id: row})
     reproduce.command(row.id, offline=True)
@@ -649,10 +654,12 @@ def test_vectors_are_made_once(encoder: str) -> None:
 
 
 def test_a_model_that_a_row_does_not_use_is_refused_or_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError, match="crag_scoring uses no model: leave --llm smollm2 out"):
+    with pytest.raises(ValueError, match="crag_scoring uses no model and no questions: leave --llm smollm2 out"):
         reproduce.command("crag_scoring", chosen={"llm": "smollm2"})
-    with pytest.raises(ValueError, match="litm_kv uses llm: leave --encoder minilm out"):
+    with pytest.raises(ValueError, match="litm_kv uses llm and questions: leave --encoder minilm out"):
         reproduce.command("litm_kv", chosen={"llm": "smollm2", "encoder": "minilm"})
+    with pytest.raises(ValueError, match="late_berlin uses encoder: leave --sample 3 out"):
+        reproduce.command("late_berlin", chosen={"sample": 3})
     assert reproduce.command("list", chosen={"llm": "my-model"}) == 0
     rows = dict(part.split(": ", 1) for part in re.split(r"\n(?=\S)", capsys.readouterr().out))
     assert "models: none" in rows["crag_scoring"]
