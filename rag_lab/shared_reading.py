@@ -8,8 +8,8 @@ from rag_lab.decoding import Reading, Writing
 from rag_lab.growing_layer import side_by_side
 from rag_lab.prefix_cache import copy_state, empty_state, extend_state
 
-# Ids read at a time, at most: where attention is torch's own (see ``long_attention``), it is computed under a mask for
-# what is hidden too, which doubles it in one long piece. Pieces are of like length, for short ones cost more a token.
+# Ids read at a time, at most: torch's own attention, where it is used (see ``long_attention``), is computed for what
+# a mask hides too, which doubles it in one long piece. Pieces are of like length, for short ones cost more a token.
 PIECE = 640
 
 
