@@ -259,6 +259,23 @@ def test_answers_with_likelihoods_are_those_of_each_alone() -> None:
         next(llm.complete_and_rate(prompts[:1], expected[:1], 0))
 
 
+def test_texts_are_side_by_side_as_their_states_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SmolLM2 keeps 30 layers x 3 key heads x 64 dimensions x 2 x 4 bytes a token: 46,080."""
+    prompts = [Prompt.of(text) for text in ("Say hi.", "Say no.", "Say yes.")]
+    longest = (
+        max(len(ids_of(smollm2(), prompt)) for prompt in prompts) + 2 + 1
+    )  # an answer of 2, an expected one of 1
+    found, rate = [], llm_module.write_and_rate
+    for texts in (1, 2, 3):
+        monkeypatch.setattr(llm_module, "STATE_BYTES", 46_080 * longest * texts)
+        llm, rows = smollm2(), []
+        monkeypatch.setattr(llm_module, "write_and_rate", lambda *a, rows=rows: rows.append(len(a[1])) or rate(*a))
+        rated = list(llm.complete_and_rate(prompts, ["x"] * 3, 2))
+        found.append(sorted((i, completion.text, round(nats, 3)) for i, completion, nats in rated))
+        assert rows == {1: [1, 1, 1], 2: [2, 1], 3: [3]}[texts]
+    assert found[0] == found[1] == found[2]
+
+
 def test_a_window_under_another_name() -> None:
     """MPT, which Liu et al. 2023 measured, calls its window ``max_seq_len``; tiny random weights."""
     from transformers import MptConfig, MptForCausalLM
