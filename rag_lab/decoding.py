@@ -10,11 +10,11 @@ from typing import Any
 def bears_gaps(model: Any) -> bool:
     """Whether ids that are masked out may stand between others: not where distances are counted in columns.
 
-    That is so without position ids (MPT's ALiBi), and for a sliding window of the last so many columns.
+    That is so without position ids (MPT's ALiBi), and for a window of the last so many columns ("local" in GPT-Neo).
     """
     config = model.config.get_text_config()
-    kinds = getattr(config, "layer_types", None)
-    slides = set(kinds) - {"full_attention"} if kinds else getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
+    slides = set(kinds) - {"full_attention", "global"} if kinds else getattr(config, "sliding_window", None)
     return "position_ids" in inspect.signature(model.forward).parameters and not slides
 
 

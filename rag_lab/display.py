@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from unicodedata import normalize
 
 from rag_lab.citations import CitationReport, CitedSentence
 from rag_lab.grounding import QuoteCheck
@@ -154,8 +155,8 @@ def _html_source(page: str, source: Source, spans: Sequence[Span]) -> str:
 
 
 def _heading(source: Source) -> str:
-    path = source.section_path
-    return " › ".join(path if path[:1] == (source.title,) else (source.title, *path))  # often its first heading
+    path = [normalize("NFC", part) for part in (source.title, *source.section_path)]
+    return " › ".join(path[1:] if path[:1] == path[1:2] else path)  # a title is often the first heading too
 
 
 def _highlighted(text: str, spans: Sequence[Span]) -> str:

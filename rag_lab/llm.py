@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,15 @@ class LocalLLM:
         self.window: int = next(getattr(config, name) for name in names if hasattr(config, name))  # prompt and answer
         ends = model.generation_config.eos_token_id
         self._ends = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
-        self._room = max(1, STATE_BYTES // token_bytes(model))  # ids side by side
-        self._prefixes = PrefixCache(model, max_tokens=min(self.window, self._room))
+
+    @cached_property
+    def _room(self) -> int:
+        """How many ids may be side by side."""
+        return STATE_BYTES // max(1, token_bytes(self.model))
+
+    @cached_property
+    def _prefixes(self) -> PrefixCache:
+        return PrefixCache(self.model, max_tokens=min(self.window, self._room))
 
     @classmethod
     def load(

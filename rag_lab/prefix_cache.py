@@ -45,12 +45,11 @@ class PrefixCache:
 
 
 def token_bytes(model: Any) -> int:
-    """What the keys and values of a token take, if every layer keeps them for every key head."""
-    config = model.config.get_text_config()
-    heads = config.num_attention_heads
-    key_heads = getattr(config, "num_key_value_heads", None) or heads
-    size = getattr(config, "head_dim", None) or config.hidden_size // heads
-    return 2 * int(config.num_hidden_layers * key_heads * size * model.dtype.itemsize)
+    """What all layers keep of one token: the model reads one, since configs do not tell it for every model."""
+    state = empty_state()
+    Reading(model, state).read([[0]])
+    kept = (x for layer in state.layers if layer.is_initialized for x in (layer.keys, layer.values))
+    return sum(x.numel() * x.element_size() for x in kept)
 
 
 def empty_state() -> Any:

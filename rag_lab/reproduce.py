@@ -36,18 +36,19 @@ def command(id_: str, offline: bool = False, fresh: bool = False, chosen: dict[s
 
     ``offline``: the bundled models. ``chosen``: fields of ``Models`` that take the place of the row's own; a model of
     a kind that a row does not use is refused for a named row and left out in ``list``. ``all`` passes over rows that
-    use none of the chosen models, and those that are recorded by the same command, models and data, unless ``fresh``,
-    and says what the others wait for; with ``offline`` also over those recorded with the paper's own models.
-    ValueError for an unknown id or a model that the row does not use.
+    use none of the chosen models (with a sample alone: that ask no questions), and those that are recorded by the
+    same command, models and data, unless ``fresh``, and says what the others wait for; with ``offline`` also over
+    those recorded with the paper's own models.
+    ValueError for an unknown id, a model that the row does not use, or a sample where it asks no questions.
     """
     if id_ == "list":
         for recipe in RECIPES:
             print(needs(recipe, offline, _used(recipe, chosen)))
         return 0
     if id_ == "all":
-        wanted = set(KINDS).intersection(chosen or {})
+        wanted = {*KINDS}.intersection(chosen or {}) or {"sample"}.intersection(chosen or {})
         for recipe in RECIPES:
-            if wanted and not wanted.intersection(recipe.kinds):
+            if wanted and not wanted.intersection(_used(recipe, chosen)):
                 continue
             try:
                 reproduce(recipe, offline, fresh, _used(recipe, chosen))

@@ -26,22 +26,32 @@ def read_shared(
     read: Any = empty_state()
     state: Any = None
     for rows in _batches(texts, more, room):
-        lengths = [len(texts[i]) for i in rows]
-        read = copy_state(read, min(common_length(before, texts[rows[0]]), lengths[0] - 1))
-        state, parts = side_by_side(lengths, more, old=state)
-        logits = []
-        for ids, part in zip((texts[i] for i in rows), parts, strict=True):
-            known = min(common_length(before, ids), len(ids) - 1)
-            if known:
-                extend_state(part, read, known)
-            reading = Reading(model, part)
-            pieces = -(-(len(ids) - known) // PIECE)
-            size = -(-(len(ids) - known) // pieces)
-            for start in range(known, len(ids), size):
-                last = reading.read([ids[start : start + size]])[0, -1]
-            logits.append(last)
-            before, read = ids, part
-        yield rows, Reading(model, state, lengths=lengths), logits
+        batch = [texts[i] for i in rows]
+        read = copy_state(read, min(common_length(before, batch[0]), len(batch[0]) - 1))  # its memory is taken now
+        state, parts = side_by_side([len(ids) for ids in batch], more, old=state)
+        logits = _read_batch(model, batch, parts, before, read)
+        before, read = batch[-1], parts[-1]
+        parts = []  # nothing of this batch but its last text may hold on to its memory
+        yield rows, Reading(model, state, lengths=[len(ids) for ids in batch]), logits
+
+
+def _read_batch(
+    model: Any, texts: Sequence[list[int]], parts: Sequence[Any], before: list[int], read: Any
+) -> list[Any]:
+    """The logits after each text, which is read into its part; ``read`` holds what a text shares with ``before``."""
+    logits = []
+    for ids, part in zip(texts, parts, strict=True):
+        known = min(common_length(before, ids), len(ids) - 1)
+        if known:
+            extend_state(part, read, known)
+        reading = Reading(model, part)
+        pieces = -(-(len(ids) - known) // PIECE)
+        size = -(-(len(ids) - known) // pieces)
+        for start in range(known, len(ids), size):
+            last = reading.read([ids[start : start + size]])[0, -1]
+        logits.append(last)
+        before, read = ids, part
+    return logits
 
 
 def _batches(texts: Sequence[list[int]], more: int, room: int) -> Iterator[list[int]]:

@@ -131,6 +131,10 @@ def test_titles_sections_and_addresses_are_shown() -> None:
 def test_a_title_that_is_the_first_heading_too_is_shown_once() -> None:
     given = sources("Dogs.", section_path=("Pets", "Dogs"), title="Pets")
     assert "[S1] Pets › Dogs" in repr(show_answer("Dogs [S1].", validate_citations("Dogs [S1].", given)))
+    given = sources("Tea.", section_path=("Cafe\u0301",), title="Caf\u00e9")  # written in the other normal form
+    shown = repr(show_answer("Tea [S1].", validate_citations("Tea [S1].", given)))
+    assert "[S1] Caf\u00e9" in shown
+    assert "›" not in shown
 
 
 def test_only_web_addresses_are_linked() -> None:

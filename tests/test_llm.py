@@ -306,9 +306,16 @@ def assert_as_each_alone(llm: LocalLLM) -> None:
         assert completion.text == llm.complete(prompts[i], 8).text
 
 
-def test_a_sliding_window_and_layers_that_share_keys_and_values() -> None:
-    """Mistral's window counts columns; Gemma 3n's last layers write nothing of their own. Tiny random weights."""
-    from transformers import Gemma3nForCausalLM, Gemma3nTextConfig, MistralConfig, MistralForCausalLM
+def test_windows_and_layers_that_share_keys_and_values() -> None:
+    """Windows count columns (Mistral, GPT-Neo's local layers); Gemma 3n's last layers write nothing of their own."""
+    from transformers import (
+        Gemma3nForCausalLM,
+        Gemma3nTextConfig,
+        GPTNeoConfig,
+        GPTNeoForCausalLM,
+        MistralConfig,
+        MistralForCausalLM,
+    )
 
     tokenizer = smollm2().tokenizer
     few = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
@@ -330,5 +337,18 @@ def test_a_sliding_window_and_layers_that_share_keys_and_values() -> None:
             activation_sparsity_pattern=[0.0] * 4,
         )
     )
-    for name, model in (("mistral", mistral), ("gemma", gemma)):
+    neo = GPTNeoForCausalLM(
+        GPTNeoConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            num_layers=2,
+            num_heads=4,
+            attention_types=[[["global", "local"], 1]],
+            window_size=8,
+            max_position_embeddings=256,
+            initializer_range=0.5,
+            eos_token_id=2,
+        )
+    )
+    for name, model in (("mistral", mistral), ("gemma", gemma), ("neo", neo)):
         assert_as_each_alone(LocalLLM(name, model, tokenizer))

@@ -1,4 +1,3 @@
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -6,12 +5,28 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import GPT2Config, MistralConfig, MptConfig
+from transformers import AutoModelForCausalLM, FalconConfig, Gemma4TextConfig, MptConfig
 
 from rag_lab import prefix_cache
 from rag_lab.decoding import Reading
 from rag_lab.prefix_cache import PrefixCache, token_bytes
 from tests.local_model import tiny_model
+
+GEMMA_4: dict[str, Any] = {
+    "vocab_size": 9,
+    "vocab_size_per_layer_input": 9,
+    "hidden_size": 32,
+    "hidden_size_per_layer_input": 8,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "global_head_dim": 16,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "sliding_window": 8,
+    "pad_token_id": 0,
+}
 
 
 class Counting(Reading):
@@ -62,20 +77,20 @@ def test_what_a_token_takes_is_what_its_state_holds() -> None:
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        # Every head is a key head: 3 layers x 32 dimensions x 2 x 4 bytes.
-        (GPT2Config(n_layer=3, n_head=4, n_embd=32), 768),
-        (MptConfig(n_layers=3, n_heads=4, d_model=32), 768),
-        # 2 of 4 heads, of 10 dimensions, which 32 / 4 is not: 3 x 2 x 10 x 2 x 4 bytes.
+        # Every head is a key head: 2 layers x 32 dimensions x 2 x 4 bytes.
+        (MptConfig(n_layers=2, n_heads=4, d_model=32, vocab_size=9), 512),
+        # One key head of 8 dimensions for all, which its config does not name: 2 x 8 x 2 x 4 bytes.
         (
-            MistralConfig(
-                num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, hidden_size=32, head_dim=10
-            ),
-            480,
+            FalconConfig(num_hidden_layers=2, num_attention_heads=4, hidden_size=32, vocab_size=9, multi_query=True),
+            128,
         ),
+        # Heads of unlike size, 8 and 16 dimensions, 2 key heads each: (8 + 16) x 2 x 2 x 4 bytes.
+        (Gemma4TextConfig(**GEMMA_4), 384),
     ],
 )
-def test_what_a_token_takes_in_other_models(config: Any, expected: int) -> None:
-    assert token_bytes(SimpleNamespace(config=config, dtype=torch.float32)) == expected
+def test_what_a_token_takes_is_measured(config: Any, expected: int) -> None:
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    assert token_bytes(model) == expected
 
 
 @settings(max_examples=25, deadline=None)

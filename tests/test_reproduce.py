@@ -673,3 +673,7 @@ def test_all_passes_over_rows_that_use_none_of_the_chosen_models(monkeypatch: py
     reproduce.command("all", chosen={"llm": "my-model", "sample": 2})
     assert not {"crag_scoring", "minilm_scifact"} & set(run)
     assert {"litm_kv", "litm_10docs", "cookbook_codebases"} <= set(run)
+    run.clear()
+    reproduce.command("all", chosen={"sample": 2})
+    assert not {"crag_scoring", "late_berlin", "cookbook_tokens"} & set(run)
+    assert {"litm_kv", "minilm_scifact", "anserini_bm25_scifact"} <= set(run)
