@@ -1,7 +1,9 @@
 """Answers under several conditions, the same questions under each; and the shape of a curve over positions."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -87,7 +89,8 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The shape of a curve by its contrasts, each with its interval (97.5%, so 95% for the two that decide).
+    """The shape of a curve by its contrasts, each with its interval (97.5%, so 95% for the two that decide), widened
+    for few questions (see ``expanded``).
 
     ``ends_against_middle``: mean of first and last position less the mean of all between. ``first_against_last``:
     first less last. ``weaker_end_against_middle``: the end with the lower mean less the mean of all between.
@@ -145,7 +148,8 @@ class PositionCurve(Outcomes):
 def null_control(curve: PositionCurve, seed: int = 0) -> PositionCurve:
     """The curve with each question's values shuffled over the positions: whatever positions do is gone.
 
-    Its verdict must be flat, but for one seed in twenty or so, which is what 95% means.
+    Its verdict must be flat, but for one seed in twenty or so, which is what 95% means. (Of 300 curves of chance,
+    measured: 89 to 96% are flat with 7 questions, 93 to 98% with 40 and more.)
     """
     chance = np.random.default_rng(seed)
     order = np.argsort(chance.random(curve.accuracy.shape), axis=1)
@@ -166,7 +170,22 @@ def null_control(curve: PositionCurve, seed: int = 0) -> PositionCurve:
 
 
 def _contrast(a: np.ndarray, b: np.ndarray) -> Interval:
-    return paired_difference(a, b, level=VERDICT_LEVEL)
+    return paired_difference(a, b, level=expanded(VERDICT_LEVEL, len(a)))
+
+
+def expanded(level: float, n: int) -> float:
+    """The level, over ``level``, at which a percentile bootstrap interval of ``n`` values covers about ``level``.
+
+    Plain ones of few values are too narrow: by √((n − 1)/n), and since they have the normal distribution's tails
+    instead of Student's (Hesterberg 2015, arXiv 1411.5279, "expanded percentile"). Student's quantile is that of
+    Abramowitz & Stegun, 26.7.5. Under ``FEWEST`` values, which decide nothing, the level stays.
+    """
+    if n < FEWEST:
+        return level
+    z, v = NormalDist().inv_cdf((1 + level) / 2), n - 1
+    t = z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+    t += (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
+    return 1 - 2 * NormalDist().cdf(-math.sqrt(n / v) * t)
 
 
 def _sign(interval: Interval) -> int:

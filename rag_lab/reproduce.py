@@ -267,7 +267,7 @@ def table() -> str:
             recorded = lines(recipe, papers.load_result(recipe.id))
         except FileNotFoundError:
             waits_for = recipe.waits_for or f"a run: `reproduce {recipe.id} --offline`"
-            figures = _figures(recipe.figures(paper.values)) or f"see `{paper.id}`"
+            figures = _figures(recipe.figures(paper.values)) or "in data/published/numbers.yaml"
             recorded = [[f"{recipe.title} (`{recipe.id}`)", "", figures, "", "", f"waits for {waits_for}"]]
         rows += [[*cells, paper.read_in if cells[0] else ""] for cells in recorded]
     header = [

@@ -42,7 +42,8 @@ def key_values(models: Models) -> list[Comparison]:
     paper = published("litm_kv_repo")
     task = KeyValueTask(PAIRS, "json" if key_value_file(models) else "sentences")
     curve = _curve(models.load_llm(), task, paper.values["positions"], models.sample or EXAMPLES)
-    return _rows(curve, in_percents(paper.values[_row_of(paper, models, OTHERS_PAIRS)]))
+    row = _row_of(paper, models, OTHERS_PAIRS)
+    return _rows(curve, row, in_percents(paper.values[row]))
 
 
 def key_value_file(models: Models) -> str:
@@ -61,13 +62,16 @@ def closed_book_and_oracle(models: Models) -> list[Comparison]:
     task = MultiDocumentTask.nq_oracle(10)
     llm = models.load_llm()
     outcomes = baselines(llm, task, models.sample or task.questions, store=_store())
-    closed, oracle = paper.values[_row_of(paper, models, "GPT-3.5-Turbo-16K-0613")]
+    row = _row_of(paper, models, "GPT-3.5-Turbo-16K-0613")
+    closed, oracle = paper.values[row]
     figures = dict(zip(outcomes.conditions, outcomes.intervals(), strict=True))
     gain = outcomes.difference("oracle", "closed book")
     return [
         Comparison("closed book", closed, in_percent(figures["closed book"]), shown=False),
         Comparison("oracle", oracle, in_percent(figures["oracle"]), shown=False),
-        Comparison("oracle − closed book", round(oracle - closed, 4), in_percent(gain), is_gain=True),
+        Comparison(
+            f"oracle − closed book (published: {row})", round(oracle - closed, 4), in_percent(gain), is_gain=True
+        ),
         *_failed(outcomes),
     ]
 
@@ -76,7 +80,8 @@ def _documents(documents: int, models: Models) -> list[Comparison]:
     paper = published(f"litm_{documents}docs")
     task = MultiDocumentTask.natural_questions(documents)
     curve = _curve(models.load_llm(), task, paper.values["positions"], models.sample or task.questions)
-    return _rows(curve, paper.values[_row_of(paper, models, OTHERS)])
+    row = _row_of(paper, models, OTHERS)
+    return _rows(curve, row, paper.values[row])
 
 
 def _curve(llm: object, task: Task, positions: list[int], n: int) -> PositionCurve:
@@ -96,8 +101,8 @@ def _row_of(paper: Published, models: Models, otherwise: str) -> str:
     return next(alike, otherwise)
 
 
-def _rows(curve: PositionCurve, figures: list[float]) -> list[Comparison]:
-    """Each position, and by how much the first, the last and the middle differ."""
+def _rows(curve: PositionCurve, row: str, figures: list[float]) -> list[Comparison]:
+    """Each position, and by how much the first, the last and the middle differ, beside the paper's ``row``."""
     rows = [
         Comparison(f"position {position}", figure, in_percent(interval), shown=False)
         for position, figure, interval in zip(curve.positions, figures, curve.intervals(), strict=True)
@@ -106,7 +111,7 @@ def _rows(curve: PositionCurve, figures: list[float]) -> list[Comparison]:
     for name, place in (("first", 0), ("last", -1)):
         measured: Interval = curve.difference(curve.positions[place], curve.positions[middle])
         gain = round(figures[place] - figures[middle], 4)
-        rows.append(Comparison(f"{name} − middle", gain, in_percent(measured), is_gain=True))
+        rows.append(Comparison(f"{name} − middle (published: {row})", gain, in_percent(measured), is_gain=True))
     return rows + _failed(curve)
 
 

@@ -1,9 +1,11 @@
+import math
 from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 
-from rag_lab.position_curves import Outcomes, PositionCurve, null_control
+from rag_lab.position_curves import Outcomes, PositionCurve, expanded, null_control
 
 
 def curve_of(values: np.ndarray, likelihood: bool = False) -> PositionCurve:
@@ -139,3 +141,17 @@ def test_outcomes_by_name() -> None:
         {},
     )
     assert outcomes.difference("ranked", "reversed").value == 0.5
+
+
+@pytest.mark.parametrize(
+    ("level", "n", "t"),
+    # Student's quantiles for n - 1 degrees of freedom, from printed tables.
+    [(0.95, 7, 2.447), (0.95, 11, 2.228), (0.99, 11, 3.169), (0.95, 31, 2.042), (0.95, 121, 1.980)],
+)
+def test_levels_of_few_values_are_expanded(level: float, n: int, t: float) -> None:
+    z = NormalDist().inv_cdf((1 + expanded(level, n)) / 2)
+    assert z == pytest.approx(t * math.sqrt(n / (n - 1)), abs=0.006)
+
+
+def test_levels_of_fewer_than_decide_stay() -> None:
+    assert expanded(0.975, 6) == 0.975

@@ -295,7 +295,7 @@ def test_positions_with_claude(messages_server: MessagesServer, monkeypatch: pyt
     claude = Models(llm="claude-haiku-5-5", sample=2)
     rows = {row.name: row for row in reproduce_positions.ten_documents(claude)}
     assert [row.published for row in list(rows.values())[:3]] == [62.9, 58.3, 59.7]  # Claude 1.3's row
-    assert rows["first − middle"].published == pytest.approx(4.6)
+    assert rows["first − middle (published: Claude-1.3)"].published == pytest.approx(4.6)
     assert rows["position 0"].measured == Interval(0.0, 0.0, 0.0, 2)
     assert len(messages_server.billed) == 6
 
@@ -568,7 +568,7 @@ def test_rows_that_wait_show_the_published_figures() -> None:
         "| naive 52.4; late 54.3 |",
         "| LongChat-13B-16K 66.9, 54.8, 52.5, 52.9, 52.2, 51.3, 55.1 |",
         "| LongChat-13B-16K 37, 38.2, 35.4, 65.6, 88.6 |",
-        "| see `cookbook_codebases` |",
+        "| in data/published/numbers.yaml |",
     ):
         assert shown in waiting
 
