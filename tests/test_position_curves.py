@@ -159,7 +159,7 @@ def test_levels_of_fewer_than_decide_stay() -> None:
 
 @pytest.mark.parametrize("n", [7, 16, 40])
 def test_curves_of_chance_are_mostly_flat(n: int) -> None:
-    """95% of them in the long run; of 200 that is 190 with a standard deviation of 3. Without ``expanded``: 170 at 7."""
+    """95% in the long run: 190 of 200, with a standard deviation of 3. Without ``expanded`` it is 170 with n = 7."""
     chance = np.random.default_rng(0)
     flat = sum(curve_of(chance.normal(size=(n, 5))).verdict().shape == "flat" for _ in range(200))
     assert flat >= 181
