@@ -262,9 +262,7 @@ def test_answers_with_likelihoods_are_those_of_each_alone() -> None:
 def test_texts_are_side_by_side_as_their_states_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """SmolLM2 keeps 30 layers x 3 key heads x 64 dimensions x 2 x 4 bytes a token: 46,080."""
     prompts = [Prompt.of(text) for text in ("Say hi.", "Say no.", "Say yes.")]
-    longest = (
-        max(len(ids_of(smollm2(), prompt)) for prompt in prompts) + 2 + 1
-    )  # an answer of 2, an expected one of 1
+    longest = 3 + max(len(ids_of(smollm2(), prompt)) for prompt in prompts)  # an answer of 2, an expected one of 1
     found, rate = [], llm_module.write_and_rate
     for texts in (1, 2, 3):
         monkeypatch.setattr(llm_module, "STATE_BYTES", 46_080 * longest * texts)
