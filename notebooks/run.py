@@ -16,7 +16,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbconvert import HTMLExporter
 
-from rag_lab import notebook
+from rag_lab import notebook, results
 
 FOLDER = Path(__file__).resolve().parent
 BUILD = FOLDER.parent / "build"
@@ -97,8 +97,8 @@ def main() -> int:
         print(f"{name:<{width}}  {seconds:7.1f}  {claims:6d}  {result.splitlines()[0]}")
     print(f"rendered: {BUILD.name}/")
     if asked.in_place and not asked.solutions:
-        times = notebook.measured_seconds() | {name: round(s, 1) for name, s, _, result in rows if result == "ok"}
-        notebook.TIMES.write_text(json.dumps(times, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        times = results.measured_seconds() | {name: round(s, 1) for name, s, _, result in rows if result == "ok"}
+        results.TIMES.write_text(json.dumps(times, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return int(any(result != "ok" for *_, result in rows))
 
 

@@ -7,7 +7,7 @@ import warnings
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from rag_lab import downloads
+from rag_lab import datasets
 
 EXIT_CODES = """exit codes:
   0    done; of ask: answered
@@ -22,10 +22,10 @@ ASK_CODES = {"answered": 0, "error": 1, "refused": 3, "partial": 4}
 
 def ask(asked: argparse.Namespace) -> int:
     """Answer a question from a folder of Markdown, text, HTML and PDF files, with checked citations."""
-    from rag_lab.ask import ask, shown
-    from rag_lab.question_checks import ANSWERED_FROM
+    from rag_lab.answering.extractive import ANSWER_THRESHOLD
+    from rag_lab.answering.folder import ask, shown
 
-    threshold = ANSWERED_FROM if asked.threshold is None else asked.threshold
+    threshold = ANSWER_THRESHOLD if asked.threshold is None else asked.threshold
     found = ask(asked.folder, asked.question, asked.llm, asked.k, threshold)
     if found.status != "error":
         print(shown(found))
@@ -36,17 +36,17 @@ def ask(asked: argparse.Namespace) -> int:
 
 def questions(asked: argparse.Namespace) -> int:
     """Generate questions about a folder: one that each passage answers, one that nothing answers; all checked."""
-    from rag_lab.ask import chunks_of
+    from rag_lab.answering.folder import chunks_of
     from rag_lab.documents import load_folder
-    from rag_lab.language_models import load_llm
-    from rag_lab.questions import generate_questions, report
+    from rag_lab.evaluation.questions import generate_questions, report_questions
+    from rag_lab.llm.load import load_llm
 
     whole = asked.per == "document"
     passages = load_folder(asked.folder) if whole else chunks_of(asked.folder)
     if asked.limit and asked.limit < len(passages):
         passages = [passages[i * len(passages) // asked.limit] for i in range(asked.limit)]
     records = generate_questions(passages, load_llm(asked.llm), asked.out, asked.per)
-    for kind, one in report(records).items():
+    for kind, one in report_questions(records).items():
         reasons = ", ".join(f"{why} {count}" for why, count in one.refused.items())
         print(f"{kind}s: {one.kept} of {one.written} kept" + (f"; refused: {reasons}" if reasons else ""))
         if one.searched:
@@ -58,18 +58,18 @@ def questions(asked: argparse.Namespace) -> int:
 
 def sweep(asked: argparse.Namespace) -> int:
     """Run every configuration of a YAML file on every question, and rank them. A stopped sweep goes on."""
-    from rag_lab import sweep_report
-    from rag_lab.sweep import run_sweep
+    from rag_lab.sweeps import report
+    from rag_lab.sweeps.run import run_sweep
 
     if asked.processes == 1:
         rows = run_sweep(asked.config, results=asked.results)
     else:
         with ProcessPoolExecutor(asked.processes) as executor:
             rows = run_sweep(asked.config, executor, asked.results)
-    print(sweep_report.table(rows, asked.top))
-    print("", *sweep_report.sentences(rows), sep="\n")
+    print(report.table(rows, asked.top))
+    print("", *report.sentences(rows), sep="\n")
     if asked.html:
-        print(sweep_report.write_report(rows, asked.html, title=Path(asked.config).stem))
+        print(report.write_report(rows, asked.html, title=Path(asked.config).stem))
     if errors := sum(row["counts"]["error"] for row in rows):
         print(f"error: {errors} answers failed, and are not scored; run it again to ask for these.", file=sys.stderr)
     return 1 if errors else 0
@@ -78,7 +78,7 @@ def sweep(asked: argparse.Namespace) -> int:
 def fetch(asked: argparse.Namespace) -> int:
     """Download published data sets, checked against their checksums."""
     for name in asked.names:
-        for path in downloads.fetch(name):
+        for path in datasets.fetch(name):
             print(path)
     return 0
 
@@ -92,18 +92,18 @@ def doctor(asked: argparse.Namespace) -> int:
 
 def reproduce(asked: argparse.Namespace) -> int:
     """Run published rows and put what is measured beside them; the id list says what each row needs."""
-    from rag_lab import reproduce
+    from rag_lab.reproduce import run
 
     names = ("encoder", "llm", "reranker", "sample", "allow_remote_code")
     chosen = {name: value for name in names if (value := getattr(asked, name))}
-    return reproduce.command(asked.id, asked.offline, asked.fresh, chosen)
+    return run.command(asked.id, asked.offline, asked.fresh, chosen)
 
 
 def readme(asked: argparse.Namespace) -> int:
     """Write the README's tables and figure anew from the recorded results."""
-    from rag_lab import readme_tables
+    from rag_lab.reproduce import readme
 
-    readme_tables.update()
+    readme.update()
     return 0
 
 
@@ -148,8 +148,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--top", type=_whole, metavar="N", help="print only the best N rows")
 
     one = _command(commands, fetch, "fetch scifact")
-    one.add_argument("names", nargs="+", choices=sorted(downloads.DOWNLOADS), metavar="NAME")
-    one.epilog = f"names: {', '.join(sorted(downloads.DOWNLOADS))}\n\n{one.epilog}"
+    one.add_argument("names", nargs="+", choices=sorted(datasets.DOWNLOADS), metavar="NAME")
+    one.epilog = f"names: {', '.join(sorted(datasets.DOWNLOADS))}\n\n{one.epilog}"
 
     one = _command(commands, reproduce, "reproduce all --offline")
     one.add_argument("id", metavar="ID", help="of a row, or all, or list")

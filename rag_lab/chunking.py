@@ -15,10 +15,8 @@ from numbers import Integral
 from pathlib import PurePosixPath
 from typing import Any
 
-from rag_lab.documents import Chunk, Document
-from rag_lab.segments import (
+from rag_lab.text.segmentation import (
     Section,
-    Span,
     cluster_starts,
     clusters,
     code_blocks,
@@ -29,10 +27,12 @@ from rag_lab.segments import (
     sentences,
     words,
 )
+from rag_lab.types import CharSpan, Chunk, Document
 
-Splitter = Callable[[str, int, int], Iterable[Span]]
+Splitter = Callable[[str, int, int], Iterable[CharSpan]]
 
 _PROSE_SUFFIXES = {"", ".md", ".markdown", ".txt", ".text", ".html", ".htm", ".pdf"}
+SECTION_CHARS = 1500
 
 
 def chunk_chars(document: Document, size: int | None = 1500, overlap: int = 300) -> list[Chunk]:
@@ -45,7 +45,7 @@ def chunk_chars(document: Document, size: int | None = 1500, overlap: int = 300)
     text = document.text
     bounds = cluster_starts(text)
     starts, ends, characters = bounds[:-1], bounds[1:], range(len(text))
-    spans: Iterable[Span] = zip(starts, ends, strict=True)
+    spans: Iterable[CharSpan] = zip(starts, ends, strict=True)
     if size is not None:
         spans = _pack(starts, ends, size, characters, overlap, characters, starts)
     return _chunks(document, [(start, end) for start, end in spans if text[start:end].strip()])
@@ -116,7 +116,7 @@ def chunk_headings(document: Document, size: int | None = None, overlap: int = 0
     _check(size, overlap)
     text, bounds = document.text, cluster_starts(document.text)
     structure = _sections(document)
-    spans: list[Span] = []
+    spans: list[CharSpan] = []
     for part in _split(text, bounds, (0, len(text)), lambda *_: [section[:2] for section in structure]):
         spans += _fill(text, bounds, [part], size, overlap, (paragraphs, sentences, words, clusters))
     return _chunks(document, spans, structure)
@@ -212,8 +212,8 @@ def _chunk_by(
 
 
 def _fill(
-    text: str, bounds: Sequence[int], units: list[Span], size: int | None, overlap: int, finer: Sequence[Splitter]
-) -> list[Span]:
+    text: str, bounds: Sequence[int], units: list[CharSpan], size: int | None, overlap: int, finer: Sequence[Splitter]
+) -> list[CharSpan]:
     """Windows of whole units up to ``size`` characters; longer units are first cut by the ``finer`` splitters."""
     if size is None or not units:
         return units
@@ -225,9 +225,9 @@ def _fill(
     return list(_pack(starts, ends, size, range(len(text)), overlap, word_starts, word_starts))
 
 
-def _split(text: str, bounds: Sequence[int], span: Span, splitter: Splitter) -> list[Span]:
+def _split(text: str, bounds: Sequence[int], span: CharSpan, splitter: Splitter) -> list[CharSpan]:
     """A splitter's spans inside ``span``, trimmed, and moved outwards to the bounds of grapheme clusters."""
-    units: list[Span] = []
+    units: list[CharSpan] = []
     reached = span[0]
     for start, end in splitter(text, *span):
         piece = text[start:end]
@@ -253,7 +253,7 @@ def _pack(
     overlap: int,
     overlap_marks: Sequence[int],
     cuts: Sequence[int],
-) -> Iterator[Span]:
+) -> Iterator[CharSpan]:
     """Windows over the units that ``starts`` and ``ends`` bound.
 
     A window is measured by the marks in it: sorted offsets of the characters, words or tokens. It begins at the first
@@ -284,7 +284,7 @@ def _sections(document: Document) -> list[Section]:
     return sections(document.text) if suffix in _PROSE_SUFFIXES else [Section(0, len(document.text), ())]
 
 
-def _chunks(document: Document, spans: Iterable[Span], structure: Sequence[Section] | None = None) -> list[Chunk]:
+def _chunks(document: Document, spans: Iterable[CharSpan], structure: Sequence[Section] | None = None) -> list[Chunk]:
     structure = _sections(document) if structure is None else structure
     section_starts = [section.start for section in structure]
     chunks = []
@@ -296,3 +296,26 @@ def _chunks(document: Document, spans: Iterable[Span], structure: Sequence[Secti
             Chunk(document.id, index, piece, start, end, document.title, document.uri, path, document.metadata)
         )
     return chunks
+
+
+def slice_chunk(chunk: Chunk, spans: Iterable[CharSpan]) -> list[Chunk]:
+    """The ranges of ``chunk.text`` as chunks of their own, joined where only white space lies between two.
+
+    Each is still ``document.text[start:end]``, without white space around it, and keeps the chunk's index and so its
+    id; blank ranges give none.
+    """
+    text = chunk.text
+    joined: list[list[int]] = []
+    for start, end in sorted(spans):
+        if joined and not text[joined[-1][1] : start].strip():
+            joined[-1][1] = max(joined[-1][1], end)
+        else:
+            joined.append([start, end])
+    found = []
+    for start, end in joined:
+        piece = text[start:end]
+        start += len(piece) - len(piece.lstrip())
+        if piece := piece.strip():
+            begin = chunk.start + start
+            found.append(replace(chunk, text=piece, start=begin, end=begin + len(piece)))
+    return found

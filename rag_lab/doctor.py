@@ -10,7 +10,8 @@ from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import Literal
 
-from rag_lab import budget, settings
+from rag_lab import settings
+from rag_lab.llm import spending
 
 LEAST_FREE_GB = 1.0  # SmolLM2, de-quantised once, takes 0.3 to 0.6 GB of the cache folder
 HUB_SECONDS = 3.0
@@ -98,7 +99,7 @@ def cache() -> Iterator[Check]:
 def mode_and_key() -> Check:
     """The mode, the spending cap, and whether a key is set; the key is never shown."""
     try:
-        mode, cap = settings.mode(), budget.max_usd()
+        mode, cap = settings.mode(), spending.max_usd()
     except ValueError as error:
         return Check("mode", "fail", str(error), "Correct the variable, or leave it unset.")
     key = any(os.environ.get(name) for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
@@ -131,7 +132,7 @@ def hub() -> Check:
 
 def model(name: str, use: Callable[[str], str]) -> Check:
     """Whether a bundled model loads and works. ``use`` says where it came from."""
-    from rag_lab.models import BUNDLED
+    from rag_lab.models.hub import BUNDLED
 
     try:
         return Check(f"model {name}", "ok", use(name))
@@ -151,7 +152,7 @@ def main() -> int:
 
 
 def _encode(name: str) -> str:
-    from rag_lab.encoder import Encoder
+    from rag_lab.models.encoder import Encoder
 
     encoder = Encoder.load(name)
     encoder.encode(["Is this machine ready?"])
@@ -159,11 +160,12 @@ def _encode(name: str) -> str:
 
 
 def _write(name: str) -> str:
-    from rag_lab import models
-    from rag_lab.llm import LocalLLM, Prompt
+    from rag_lab.llm.local import LocalLLM
+    from rag_lab.llm.prompt import Prompt
+    from rag_lab.models import hub
 
     LocalLLM.load(name).complete(Prompt.of("Say yes."), max_tokens=1)
-    return models.resolve(name).description
+    return hub.resolve(name).description
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -4,54 +4,14 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import date
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rag_lab.segments import headings
-
-
-@dataclass(frozen=True)
-class Document:
-    """A text with an identity. ``text`` is never changed after loading: every offset counts characters in it."""
-
-    id: str
-    text: str
-    title: str = ""
-    uri: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """A piece of one document: ``text == document.text[start:end]``, always.
-
-    ``context`` is text that situates the chunk in its document (see ``contextual``); it is kept apart from ``text``.
-    """
-
-    doc_id: str
-    index: int
-    text: str
-    start: int
-    end: int
-    title: str = ""
-    uri: str = ""
-    section_path: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    context: str = ""
-
-    @property
-    def id(self) -> str:
-        """``"doc#3"``: the document's id and the chunk's index in it."""
-        return f"{self.doc_id}#{self.index}"
-
-    @property
-    def contextual_text(self) -> str:
-        """What is embedded and indexed: context, blank line, text; only the text where there is no context."""
-        return f"{self.context}\n\n{self.text}" if self.context else self.text
+from rag_lab.text.segmentation import headings
+from rag_lab.types import Document
 
 
 def load_folder(path: str | Path) -> list[Document]:

@@ -9,8 +9,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from rag_lab.datasets import Span
-from rag_lab.documents import Chunk
+from rag_lab.types import Chunk, GoldSpan
 
 # Of a question that the documents answer (a positive): correct, wrong, unanswered. Of one that they do not (a
 # negative): false_answer, right_refusal. Of either: error.
@@ -83,7 +82,7 @@ def reciprocal_rank(ranking: Sequence[str], gold: Collection[str]) -> float:
     return next((1 / rank for rank, id_ in enumerate(dict.fromkeys(ranking), 1) if id_ in wanted), 0.0)
 
 
-def span_recall(chunks: Sequence[Chunk], gold: Sequence[Span]) -> float:
+def span_recall(chunks: Sequence[Chunk], gold: Sequence[GoldSpan]) -> float:
     """Share of the gold characters that the chunks' ranges cover together, in [0, 1].
 
     Judging by characters compares chunkers that cut differently (Smith & Troynikov 2024, "Evaluating Chunking

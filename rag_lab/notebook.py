@@ -1,24 +1,27 @@
-"""What every notebook begins and ends with: the set-up line, claim cells and exercise checks."""
+"""What every notebook begins and ends with: the set-up line, claim cells and exercise checks.
 
-import json
+A prediction drawn with sliders, where the notebook runs in JupyterLab; elsewhere the list in the cell is it.
+"""
+
+import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
 from rag_lab import settings
-from rag_lab.claude import ClaudeLLM
-from rag_lab.encoder import Encoder
-from rag_lab.language_models import load_llm
-from rag_lab.llm import LocalLLM
+from rag_lab.llm.claude import ClaudeLLM
+from rag_lab.llm.load import load_llm
+from rag_lab.llm.local import LocalLLM
+from rag_lab.models.encoder import Encoder, load_encoder
+from rag_lab.results import measured_seconds
 
 CLAIM_PREFIX = "claim holds: "
-TIMES = settings.DATA / "results" / "notebook_seconds.json"
 
 
 def encoder() -> Encoder:
     """The encoder that ``RAG_LAB_ENCODER`` names; RuntimeError for one with code of its own that is not allowed."""
-    return Encoder.load(settings.encoder_name(), allow_remote_code=settings.allow_remote_code())
+    return load_encoder()
 
 
 def language_model() -> LocalLLM | ClaudeLLM:
@@ -38,11 +41,6 @@ def start(name: str, models: tuple[str, ...] = ("minilm",)) -> None:
         print(f"{', '.join(others)} in their place, of which the text does not speak: a claim may fail with it.")
     seconds = measured_seconds().get(name)
     print(f"last measured run: {seconds:.0f} s on 2 cores" if seconds else "no run time measured yet")
-
-
-def measured_seconds() -> dict[str, float]:
-    """Seconds per notebook as ``make notebooks`` measured them last."""
-    return json.loads(TIMES.read_text(encoding="utf-8")) if TIMES.exists() else {}
 
 
 def claim(sentence: str, holds: bool) -> None:
@@ -73,3 +71,32 @@ def exercise(attempt: Any, test: Callable[[Any], str | None]) -> bool:
 
 def _other_models() -> list[str]:
     return [name for name in (settings.encoder_name(), settings.llm_name()) if name not in ("minilm", "smollm2")]
+
+
+def draw(curve: list[float], labels: Sequence[str]) -> None:
+    """Show a slider (0 to 1) for each value of ``curve``; moving one changes that value of the list itself.
+
+    So the list is the prediction, whether typed or drawn. Without a Jupyter server, as in a headless run or most
+    other editors, no slider is shown: the list is changed by hand. ValueError where there is not one value between 0
+    and 1 for each of ``labels``.
+    """
+    if len(curve) != len(labels) or not all(0 <= value <= 1 for value in curve):
+        raise ValueError(f"the prediction is {curve}: give {len(labels)} values between 0 and 1.")
+    if "JPY_SESSION_NAME" not in os.environ:  # what a Jupyter server sets for the kernels of its notebooks
+        print(f"my curve: {curve} (to change it, edit the list in the cell above and run the cell again)")
+        return
+    from IPython.display import display
+    from ipywidgets import FloatSlider, HBox, Layout  # type: ignore[import-untyped]
+
+    def follow(slider: FloatSlider, place: int) -> None:
+        slider.observe(lambda change: curve.__setitem__(place, change["new"]), names="value")
+
+    sliders = []
+    for place, (value, label) in enumerate(zip(curve, labels, strict=True)):
+        slider = FloatSlider(
+            value, min=0, max=1, step=0.05, orientation="vertical", description=label, readout_format=".2f"
+        )
+        slider.layout = Layout(width="90px", height="200px")
+        follow(slider, place)
+        sliders.append(slider)
+    display(HBox(sliders))

@@ -25,7 +25,7 @@ from rag_lab.chunking import (
     chunk_words,
     merge_adjacent,
 )
-from rag_lab.documents import Chunk, Document
+from rag_lab.types import Chunk, Document
 
 TWELVE = "one two three four five six seven eight nine ten eleven twelve"
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from rag_lab import datasets
-from rag_lab.datasets import Span, load_corpus
+from rag_lab import datasets, documents
+from rag_lab.datasets import load_corpus
+from rag_lab.types import GoldSpan
 
 TEXT = "Bern lies on the Aare. 🏔️ It has 134,506 inhabitants.\n"
 ANSWER = "134,506"
@@ -37,7 +38,7 @@ def write(corpora: Path, *records: dict[str, Any]) -> None:
 
 
 def test_a_corpus_is_read_with_its_questions(corpora: Path) -> None:
-    text = datasets.load_folder(corpora / "towns")[0].text
+    text = documents.load_folder(corpora / "towns")[0].text
     start = text.index(ANSWER)
     gold = [RECORD["gold"][0] | {"start": start, "end": start + len(ANSWER)}]
     write(corpora, RECORD | {"gold": gold}, UNANSWERABLE)
@@ -45,7 +46,7 @@ def test_a_corpus_is_read_with_its_questions(corpora: Path) -> None:
     assert (corpus.name, [document.title for document in corpus.documents]) == ("towns", ["Bern"])
     first, second = corpus.questions
     assert first.answers == (ANSWER, "about 134,500")
-    assert first.gold == (Span("bern", start, start + len(ANSWER)),)
+    assert first.gold == (GoldSpan("bern", start, start + len(ANSWER)),)
     assert (first.reference, first.language) == ("pronoun", "en")
     assert (first.answerable, second.answerable) == (True, False)
 
@@ -175,7 +176,7 @@ def test_lost_in_the_middle_as_published(published_data: Path) -> None:
     assert (len(oracle.documents), len(oracle.questions)) == (2655, 2655)
     for document, question in zip(oracle.documents, oracle.questions, strict=True):
         assert question.answers
-        assert question.gold == (Span(document.id, 0, len(document.text)),)
+        assert question.gold == (GoldSpan(document.id, 0, len(document.text)),)
     records = datasets.load_kv_pairs()
     assert len(records) == 500
     assert all(len(record.pairs) == 75 and dict(record.pairs)[record.key] == record.value for record in records)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rag_lab.documents import Chunk, Document, load_folder
-from rag_lab.exercises_10 import pdf
+from rag_lab.documents import load_folder
+from rag_lab.exercises.nb10 import pdf
+from rag_lab.types import Chunk, Document
 
 
 def write(folder: Path, name: str, content: str | bytes) -> None:

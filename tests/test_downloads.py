@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rag_lab import downloads
-from rag_lab.downloads import DOWNLOADS, Download, download, fetch, files_of
+from rag_lab import datasets
+from rag_lab.datasets import DOWNLOADS, Download, download, fetch, files_of
 
 BODY = bytes(range(256)) * 1000
 
@@ -204,7 +204,7 @@ def test_an_unknown_set_is_named_with_the_known_ones() -> None:
 
 
 def test_every_address_is_pinned() -> None:
-    for source in (source for sources in downloads.DOWNLOADS.values() for source in sources):
+    for source in (source for sources in datasets.DOWNLOADS.values() for source in sources):
         algorithm, digest = source.digest.split(":")
         assert len(bytes.fromhex(digest)) == {"sha256": 32, "md5": 16}[algorithm]
         assert source.address.startswith("https://")

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from rag_lab import __main__ as command_line
-from rag_lab import ask as ask_module
-from rag_lab import doctor, language_models, questions, sweep, sweep_report
-from rag_lab.budget import OverBudget
-from tests.answers import DAYS, answer
+from rag_lab import doctor
+from rag_lab.answering import folder as ask_module
+from rag_lab.evaluation import questions
+from rag_lab.llm import load
+from rag_lab.llm.spending import OverBudget
+from rag_lab.sweeps import report, run
+from tests.support.answers import DAYS, answer
 
 main = command_line.main
 
@@ -109,7 +112,7 @@ def test_questions_are_limited_evenly_and_summed_up(
         asked.append(([passage.doc_id for passage in passages], llm, out, per))
         return records
 
-    monkeypatch.setattr(language_models, "load_llm", lambda name: name)
+    monkeypatch.setattr(load, "load_llm", lambda name: name)
     monkeypatch.setattr(questions, "generate_questions", generate)
     assert main(["questions", str(tmp_path), "--out", "q.jsonl", "--limit", "2"]) == 0
     assert asked == [(["a", "c"], "smollm2", "q.jsonl", "chunk")]
@@ -143,9 +146,9 @@ def test_failed_answers_of_a_sweep_are_told(
 ) -> None:
     rows = [{"counts": {"error": 2}}, {"counts": {"error": 1}}]
     seen: list[Any] = []
-    monkeypatch.setattr(sweep, "run_sweep", lambda *arguments: seen.append(arguments) or rows)
-    monkeypatch.setattr(sweep_report, "table", lambda *_: "")
-    monkeypatch.setattr(sweep_report, "sentences", lambda *_: [])
+    monkeypatch.setattr(run, "run_sweep", lambda *arguments: seen.append(arguments) or rows)
+    monkeypatch.setattr(report, "table", lambda *_: "")
+    monkeypatch.setattr(report, "sentences", lambda *_: [])
     monkeypatch.setattr(command_line, "ProcessPoolExecutor", lambda n: _Pool(n))
     assert main(["sweep", "c.yaml", "--processes", "2"]) == 1
     assert "3 answers failed" in capsys.readouterr().err

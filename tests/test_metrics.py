@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_lab.datasets import Span
-from rag_lab.documents import Chunk
 from rag_lab.metrics import (
     OUTCOMES,
     answer_score,
@@ -22,6 +20,7 @@ from rag_lab.metrics import (
     span_recall,
     wilson_interval,
 )
+from rag_lab.types import Chunk, GoldSpan
 
 
 def piece(start: int, end: int, doc_id: str = "doc") -> Chunk:
@@ -79,7 +78,7 @@ def test_empty_gold_and_bad_k_are_refused() -> None:
         lambda: ndcg_at_k(["a"], {}, 1),
         lambda: ndcg_at_k(["a"], {"a": 0}, 1),
         lambda: span_recall([piece(0, 5)], []),
-        lambda: span_recall([piece(0, 5)], [Span("doc", 3, 3)]),
+        lambda: span_recall([piece(0, 5)], [GoldSpan("doc", 3, 3)]),
     ):
         with pytest.raises(ValueError, match="not defined"):
             refused()
@@ -88,7 +87,7 @@ def test_empty_gold_and_bad_k_are_refused() -> None:
 
 
 def test_span_recall_by_hand() -> None:
-    gold = [Span("doc", 10, 20)]
+    gold = [GoldSpan("doc", 10, 20)]
     assert span_recall([], gold) == 0.0
     assert span_recall([piece(0, 10), piece(20, 30)], gold) == 0.0  # touching is not covering
     assert span_recall([piece(0, 14)], gold) == pytest.approx(0.4)
@@ -100,7 +99,7 @@ def test_span_recall_by_hand() -> None:
 
 def test_span_recall_merges_overlapping_golds_and_adds_documents() -> None:
     # Gold: 0 to 15 of doc (two overlapping ranges) and 0 to 5 of other: 20 characters. Held: 5 to 15, that is 10.
-    gold = [Span("doc", 0, 10), Span("doc", 5, 15), Span("other", 0, 5)]
+    gold = [GoldSpan("doc", 0, 10), GoldSpan("doc", 5, 15), GoldSpan("other", 0, 5)]
     assert span_recall([piece(5, 15)], gold) == pytest.approx(0.5)
 
 
@@ -112,7 +111,7 @@ ranges = st.tuples(st.integers(0, 40), st.integers(1, 20)).map(lambda r: (r[0], 
 def test_span_recall_equals_counting_characters(gold: list[tuple[int, int]], held: list[tuple[int, int]]) -> None:
     wanted = {i for start, end in gold for i in range(start, end)}
     covered = wanted & {i for start, end in held for i in range(start, end)}
-    value = span_recall([piece(*r) for r in held], [Span("doc", *r) for r in gold])
+    value = span_recall([piece(*r) for r in held], [GoldSpan("doc", *r) for r in gold])
     assert value == pytest.approx(len(covered) / len(wanted))
 
 

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from rag_lab import models, papers
-from rag_lab.llm import LocalLLM
-from rag_lab.sweep_config import load_sweep
+from rag_lab import results
+from rag_lab.llm.local import LocalLLM
+from rag_lab.models import hub
+from rag_lab.sweeps.config import load_sweep
 from tests.benchmarks.bench_import import LIMIT
 from tests.benchmarks.rows import growth, peak_flops, row, transformer_flops
 
@@ -40,7 +41,7 @@ def main() -> int:
         found = module.rows() if hasattr(module, "rows") else ADAPTED[name](module)
         rows += [{"benchmark": name, **one} for one in found]
         record(rows, time.perf_counter() - began)
-    print(papers.markdown_table(HEADER, list(map(cells, rows))))
+    print(results.markdown_table(HEADER, list(map(cells, rows))))
     print("\n".join(["", *growth(rows)]))
     slow = [r for r in rows if r["benchmark"] == "import" and r["ours_seconds"] >= LIMIT]
     if slow:
@@ -51,14 +52,14 @@ def main() -> int:
 def recorded_but(names: list[str]) -> list[dict[str, Any]]:
     """The rows that were recorded of other benchmarks; they stay."""
     try:
-        return [one for one in papers.load_result("bench")["rows"] if one["benchmark"] not in names]
+        return [one for one in results.load_result("bench")["rows"] if one["benchmark"] not in names]
     except FileNotFoundError:
         return []
 
 
 def position_rows(module: Any) -> list[dict[str, Any]]:
     """Answers and likelihoods at all positions against ``generate`` and a forward pass a prompt."""
-    dtype = models.best_dtype("cpu")
+    dtype = hub.best_dtype("cpu")
     llm = LocalLLM.load("smollm2", dtype=dtype, device="cpu")
     found = []
     for count in (10, 20, 60):
@@ -97,9 +98,9 @@ def cells(one: dict[str, Any]) -> list[str]:
 
 def record(rows: list[dict[str, Any]], seconds: float) -> None:
     """Write data/results/bench.json as the rows come."""
-    peaks = {dtype: round(peak_flops(dtype) / 1e9) for dtype in dict.fromkeys(("float32", models.best_dtype()))}
+    peaks = {dtype: round(peak_flops(dtype) / 1e9) for dtype in dict.fromkeys(("float32", hub.best_dtype()))}
     threads = os.environ.get("OMP_NUM_THREADS", "all")
-    papers.write_result(
+    results.write_result(
         "bench",
         rows,
         model="minilm, smollm2",

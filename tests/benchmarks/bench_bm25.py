@@ -17,8 +17,8 @@ from itertools import pairwise
 import numpy as np
 import rank_bm25
 
-from rag_lab.documents import Chunk
-from rag_lab.search import BM25Index
+from rag_lab.retrieval.bm25 import BM25Index
+from rag_lab.types import Chunk
 from tests.benchmarks.rows import row
 
 SIZES = (10_000, 100_000)

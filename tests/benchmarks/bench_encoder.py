@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from rag_lab import datasets, models
+from rag_lab import datasets
 from rag_lab.chunking import chunk_tokens
-from rag_lab.documents import Document
-from rag_lab.encoder import Encoder
 from rag_lab.metrics import ndcg_at_k
+from rag_lab.models import hub
+from rag_lab.models.encoder import Encoder
+from rag_lab.types import Document
 from tests.benchmarks.rows import peak_flops, row, transformer_flops
 
 ROUNDS = 2
@@ -97,7 +98,7 @@ def rows() -> list[dict]:
     from chonkie import LateChunker
     from sentence_transformers import SentenceTransformer
 
-    path = models.resolve("minilm").path_or_id
+    path = hub.resolve("minilm").path_or_id
     plain, late = SentenceTransformer(path, device="cpu"), LateChunker(path, chunk_size=CHUNK)
     encoders = {dtype: Encoder.load("minilm", dtype=dtype, device="cpu") for dtype in dtypes()}
     found = []
@@ -140,7 +141,7 @@ def against_sentence_transformers(documents: Sequence[Document], claims: dict[st
     except ImportError:
         print("\nsentence-transformers: not installed (pip install sentence-transformers), so not compared.")
         return
-    peer = SentenceTransformer(models.resolve("minilm").path_or_id, device="cpu")
+    peer = SentenceTransformer(hub.resolve("minilm").path_or_id, device="cpu")
     texts = [d.text for d in documents]
     ours = {f"rag_lab, {dtype}": Encoder.load("minilm", dtype=dtype, device="cpu") for dtype in dtypes()}
     name = f"sentence-transformers {version('sentence-transformers')}, float32"
@@ -215,7 +216,7 @@ def against_chonkie(documents: Sequence[Document]) -> None:
     except ImportError:
         print("\nchonkie: not installed (pip install chonkie sentence-transformers), so not compared.")
         return
-    peer = LateChunker(models.resolve("minilm").path_or_id, chunk_size=CHUNK)
+    peer = LateChunker(hub.resolve("minilm").path_or_id, chunk_size=CHUNK)
     ours = {f"rag_lab, {dtype}": Encoder.load("minilm", dtype=dtype, device="cpu") for dtype in dtypes()}
 
     name = f"chonkie {version('chonkie')}, float32"
@@ -238,7 +239,7 @@ def against_chonkie(documents: Sequence[Document]) -> None:
 
 def dtypes() -> tuple[str, ...]:
     """float32, and bfloat16 where this CPU computes it."""
-    return tuple(dict.fromkeys(("float32", models.best_dtype("cpu"))))
+    return tuple(dict.fromkeys(("float32", hub.best_dtype("cpu"))))
 
 
 def main(arguments: Sequence[str]) -> int:

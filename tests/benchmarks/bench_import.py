@@ -11,9 +11,9 @@ from tests.benchmarks.rows import row
 LIMIT = 1.0  # seconds
 EVERY_MODULE = """
 import importlib, pkgutil, rag_lab
-for module in pkgutil.iter_modules(rag_lab.__path__):
-    if not module.name.startswith("__"):
-        importlib.import_module("rag_lab." + module.name)
+for module in pkgutil.walk_packages(rag_lab.__path__, "rag_lab."):
+    if "__main__" not in module.name:
+        importlib.import_module(module.name)
 """
 TIMED = "import time\nbegan = time.process_time()\n{code}\nprint(time.process_time() - began)"
 

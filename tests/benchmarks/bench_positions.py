@@ -15,11 +15,14 @@ import sys
 import time
 from typing import Any
 
-from rag_lab import papers
-from rag_lab.asking import STOP
-from rag_lab.chat_tokens import chat_tokens, text_tokens
-from rag_lab.llm import LocalLLM, Prompt
-from rag_lab.positions import KeyValueTask, MultiDocumentTask, Task
+from rag_lab import results
+from rag_lab.llm.chat_template import chat_tokens, text_tokens
+from rag_lab.llm.local import LocalLLM
+from rag_lab.llm.prompt import Prompt
+from rag_lab.positions.conditions import STOP
+from rag_lab.positions.experiment import Task
+from rag_lab.positions.key_value import KeyValueTask
+from rag_lab.positions.multi_document import MultiDocumentTask
 from tests.benchmarks.rows import plain_transformers
 
 COMMAND = "python -m tests.benchmarks.bench_positions"
@@ -129,7 +132,7 @@ def main() -> int:
                 continue
             print("  ".join(f"{name}: {value}" for name, value in rows[-1].items()), flush=True)
     if options.record:
-        papers.write_result(
+        results.write_result(
             "position_speed",
             rows,
             model=f"smollm2, {llm.dtype}",

@@ -10,14 +10,16 @@ import sys
 import time
 from typing import Any
 
-from rag_lab import datasets, models, papers
-from rag_lab.chat_tokens import chat_tokens
+from rag_lab import datasets, results
 from rag_lab.chunking import chunk_words
-from rag_lab.contextual import context_prompt
-from rag_lab.decoding import Reading
-from rag_lab.documents import Chunk, Document
-from rag_lab.llm import Completion, LocalLLM, Prompt, Usage
-from rag_lab.prefix_cache import empty_state
+from rag_lab.llm.chat_template import chat_tokens
+from rag_lab.llm.generation import Reading
+from rag_lab.llm.local import LocalLLM
+from rag_lab.llm.prefix_cache import empty_state
+from rag_lab.llm.prompt import Completion, Prompt, Usage
+from rag_lab.models import hub
+from rag_lab.retrieval.contextual import context_prompt
+from rag_lab.types import Chunk, Document
 from tests.benchmarks.rows import peak_flops, plain_transformers, row, took, transformer_flops
 
 COMMAND = "python -m tests.benchmarks.bench_prefix_cache"
@@ -67,7 +69,7 @@ def rows() -> list[dict]:
 
     The floor is reading the document once and each chunk's part and context.
     """
-    dtype = models.best_dtype("cpu")
+    dtype = hub.best_dtype("cpu")
     llm = LocalLLM.load("smollm2", dtype=dtype, device="cpu")
     plain = plain_transformers(llm.model)
     document, chunks = long_document()
@@ -125,12 +127,12 @@ def main() -> int:
     for r in table:
         print("  ".join(f"{name}: {value}" for name, value in r.items()))
     if options.record:
-        papers.write_result(
+        results.write_result(
             "prefix_cache",
             table,
             model=f"smollm2, {llm.dtype}",
             data=f"{len(chunks)} chunks of eight handbook pages joined, {llm.count_tokens(document.text)} tokens",
-            sha256=papers.digest(sorted((datasets.CORPORA / "handbook").glob("*.md"))),
+            sha256=results.digest(sorted((datasets.CORPORA / "handbook").glob("*.md"))),
             command=f"{COMMAND} --record" + (f" --dtype {options.dtype}" if options.dtype else ""),
             seconds=sum(r.get("seconds", 0.0) for r in table),
         )

@@ -17,11 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rag_lab import papers, settings, sweep_index, sweep_stages
-from rag_lab.sweep import run_sweep
-from rag_lab.sweep_analysis import swept
-from rag_lab.sweep_config import Sweep, load_sweep
-from rag_lab.sweep_report import honest_best, main_effects
+from rag_lab import results, settings
+from rag_lab.sweeps import run
+from rag_lab.sweeps.analysis import best_on_heldout, main_effects, swept
+from rag_lab.sweeps.config import Sweep, load_sweep
+from rag_lab.sweeps.run import run_sweep
 
 CONFIG = settings.DATA / "sweeps" / "builtin.yaml"
 
@@ -29,10 +29,10 @@ CONFIG = settings.DATA / "sweeps" / "builtin.yaml"
 def timed(sweep: Sweep, processes: int = 0) -> tuple[float, float, list[dict[str, Any]]]:
     """Seconds by the clock and of this process' CPU, and the rows, of a sweep in an empty cache folder, with nothing
     in memory but the model."""
-    encoder = sweep_index.load_encoder("minilm")
+    encoder = run.load_encoder("minilm")
     encoder._vector.cache_clear()
-    sweep_stages._reader.cache_clear()
-    sweep_index._reranker.cache_clear()
+    run._reader.cache_clear()
+    run._reranker.cache_clear()
     kept = os.environ.get("RAG_LAB_CACHE")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["RAG_LAB_CACHE"] = folder
@@ -61,7 +61,7 @@ def main() -> None:
     asked = parser.parse_args()
     sweep = load_sweep(CONFIG)
     n = len(sweep.configurations)
-    sweep_index.load_encoder("minilm").encode(["warm"])
+    run.load_encoder("minilm").encode(["warm"])
     shared, shared_cpu, rows = timed(sweep)
     parallel, _, same = timed(sweep, asked.processes)
     if rows != same:
@@ -74,7 +74,7 @@ def main() -> None:
             raise SystemExit(f"run {i + 1} alone gave other outcomes than in the sweep")
         alone.append(seconds)
     apart, apart_cpu = (sum(column) / len(alone) * n for column in zip(*alone, strict=True))
-    best = honest_best(rows)
+    best = best_on_heldout(rows)
     times = {
         "configurations": n,
         "questions": len(sweep.questions),
@@ -89,21 +89,26 @@ def main() -> None:
         "cpu_ratio": round(apart_cpu / shared_cpu, 1),
     }
     effects = [
-        {"key": e.key, "setting": e.value, "configurations": e.configurations, **papers.interval_fields(e.difference)}
+        {
+            "key": e.key,
+            "setting": e.value,
+            "configurations": e.configurations,
+            **results.interval_fields(e.difference),
+        }
         for e in main_effects(rows)
     ]
     winner = {
         "number": best.row["number"],
-        "chosen": papers.interval_fields(best.chosen),
-        "reported": papers.interval_fields(best.reported),
+        "chosen": results.interval_fields(best.chosen),
+        "reported": results.interval_fields(best.reported),
         "same": list(best.same),
     }
-    papers.write_result(
+    results.write_result(
         "sweep_builtin",
         [{"times": times}, {"best": winner}, {"effects": effects}, *(compact(row, swept(rows)) for row in rows)],
         model="minilm",
         data="cities, handbook, insurance",
-        sha256=papers.digest([*sorted((settings.DATA / "corpora").rglob("*.*")), CONFIG]),
+        sha256=results.digest([*sorted((settings.DATA / "corpora").rglob("*.*")), CONFIG]),
         command=f"python -m tests.benchmarks.bench_sweep --alone {asked.alone} --processes {asked.processes}",
         seconds=shared,
     )

@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from rag_lab import contextual, costs, papers, settings
-from rag_lab.documents import Chunk, Document
-from rag_lab.encoder import Encoder
-from rag_lab.llm import LocalLLM
+from rag_lab import results, settings
+from rag_lab.llm import pricing
+from rag_lab.llm.local import LocalLLM
 from rag_lab.metrics import bootstrap_ci, paired_difference
-from rag_lab.reproduce_models import kept_vectors
-from rag_lab.reranking import Reranker, max_sim, query_likelihood, rerank, with_first_stage
-from rag_lab.search import BM25Index, DenseIndex, Hit, Retriever, dense_retriever, fused_retriever
-from rag_lab.store import Store, content_key
+from rag_lab.models.encoder import Encoder
+from rag_lab.reproduce.models import kept_vectors
+from rag_lab.retrieval import contextual
+from rag_lab.retrieval.bm25 import BM25Index
+from rag_lab.retrieval.dense import DenseIndex, dense_retriever
+from rag_lab.retrieval.fusion import fused_retriever
+from rag_lab.retrieval.rerankers import Reranker, max_sim, query_likelihood, rerank, with_first_stage
+from rag_lab.storage import Store, content_key
+from rag_lab.types import Chunk, Document, Hit, Retriever
 
 KS = (5, 10, 20)
 RERANKED = 50  # hits; 20 by the query likelihood, which reads every one of them anew for each question
@@ -100,13 +104,13 @@ def ladder_rows(ladder: Sequence[Rung], score: Score, fixed: Row) -> list[Row]:
         found = recalls[rung.name] = score(rung.retriever)
         fields = fixed | {"name": rung.name}
         for k in KS:
-            failure = papers.interval_fields(bootstrap_ci(1 - found[k]))
+            failure = results.interval_fields(bootstrap_ci(1 - found[k]))
             rows.append({"table": "failure"} | fields | {"k": k} | failure)
             if rung.below:
-                gain = papers.interval_fields(paired_difference(found[k], recalls[rung.below][k]))
+                gain = results.interval_fields(paired_difference(found[k], recalls[rung.below][k]))
                 rows.append({"table": "gain"} | fields | {"below": rung.below, "k": k} | gain)
         shown = [row for row in rows if row["name"] == rung.name]
-        print(rung.name, *fixed.values(), *(papers.show_interval(row) for row in shown), sep="  ", flush=True)
+        print(rung.name, *fixed.values(), *(results.show_interval(row) for row in shown), sep="  ", flush=True)
     return rows
 
 
@@ -172,11 +176,11 @@ def context_rows(documents: Sequence[Document], variants: Variants, llm: LocalLL
         before, after = (
             block.text for block in contextual.context_prompt(texts[chunk.doc_id], chunk.text).turns[0].blocks
         )
-        tokens = costs.token_estimate(before)
-        calls.append(costs.Call(costs.token_estimate(after), HAIKU_CONTEXT, chunk.doc_id, tokens))
+        tokens = pricing.token_estimate(before)
+        calls.append(pricing.Call(pricing.token_estimate(after), HAIKU_CONTEXT, chunk.doc_id, tokens))
     rows = []
     for name, cache in (("with its cache", "5m"), ("without a cache", "")):
-        estimate = costs.estimate(HAIKU, calls, cache)
+        estimate = pricing.estimate(HAIKU, calls, cache)
         rows.append(
             {"table": "contexts", **fixed, "name": f"{HAIKU}, {name}, estimated"}
             | {"dollars": round(estimate.dollars * per_thousand, 4), "notes": list(estimate.notes)}

@@ -14,7 +14,8 @@ import sys
 BUSY = "while True: pass"
 WRITE = """
 import time
-from rag_lab.llm import LocalLLM, Prompt
+from rag_lab.llm.local import LocalLLM
+from rag_lab.llm.prompt import Prompt
 llm = LocalLLM.load("smollm2", device="cpu")
 llm.complete(Prompt.of("Tell me about Berlin."), max_tokens=2)
 started = time.perf_counter()

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from rag_lab import papers, settings
-from rag_lab.citations import CitationReport, check_numbers, validate_citations
-from rag_lab.documents import Chunk
-from rag_lab.grounding import check_quotes
+from rag_lab import results, settings
+from rag_lab.citations.quotes import check_quotes
+from rag_lab.citations.validation import CitationReport, check_numbers, validate_citations
 from rag_lab.metrics import bootstrap_ci
-from rag_lab.prompting import Source, assign_sources
+from rag_lab.prompting.templates import Source, assign_sources
+from rag_lab.types import Chunk
 
 PAIRS = settings.DATA / "citation_pairs.jsonl"
 COMMAND = "python -m tests.benchmarks.measure_citation_checks"
@@ -88,7 +88,7 @@ def rows_of(found: dict[str, list[Finding]]) -> list[dict[str, Any]]:
             }
             for measure, values in outcomes.items():
                 if values:
-                    fields = papers.interval_fields(bootstrap_ci(values))
+                    fields = results.interval_fields(bootstrap_ci(values))
                     rows.append({"check": check, "language": language, "measure": measure} | fields)
     return rows
 
@@ -107,13 +107,13 @@ def main() -> int:
     rows = rows_of(found)
     for row in rows:
         if row["language"] == "all":
-            print(row["check"], row["measure"], papers.show_interval(row, 2), f"n={row['n']}", sep="  ")
-    papers.write_result(
+            print(row["check"], row["measure"], results.show_interval(row, 2), f"n={row['n']}", sep="  ")
+    results.write_result(
         "citation_checks",
         rows,
         model="none (rules)",
         data="data/citation_pairs.jsonl: answers and sources written by hand, by the author of the checks",
-        sha256=papers.digest([PAIRS]),
+        sha256=results.digest([PAIRS]),
         command=COMMAND,
         seconds=time.perf_counter() - began,
     )

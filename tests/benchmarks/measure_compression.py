@@ -15,17 +15,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rag_lab import datasets, papers, settings
+from rag_lab import datasets, results, settings, types
 from rag_lab.chunking import chunk_paragraphs
-from rag_lab.compression import compress_extract, compress_filter, model_extractor, model_judge, nearest_sentences
-from rag_lab.documents import Chunk
-from rag_lab.encoder import Encoder
-from rag_lab.llm import LocalLLM
+from rag_lab.llm.local import LocalLLM
 from rag_lab.metrics import bootstrap_ci, span_recall
-from rag_lab.prompting import assign_sources, build_prompt
-from rag_lab.search import DenseIndex, dense_retriever
-from rag_lab.selection import Selection
-from rag_lab.templates import load_template
+from rag_lab.models.encoder import Encoder
+from rag_lab.prompting.build import build_prompt
+from rag_lab.prompting.compression import (
+    compress_extract,
+    compress_filter,
+    keep_judge,
+    model_extractor,
+    nearest_sentences,
+)
+from rag_lab.prompting.templates import assign_sources, load_template
+from rag_lab.prompting.token_budget import Selection
+from rag_lab.retrieval.dense import DenseIndex, dense_retriever
+from rag_lab.types import Chunk
 
 COMMAND = "python -m tests.benchmarks.measure_compression"
 CORPORA = ("handbook", "insurance")
@@ -38,7 +44,7 @@ Method = Callable[[str, Sequence[Chunk]], Selection]
 class Case:
     """A question with the passages retrieved for it and the share of its gold that they hold (above 0)."""
 
-    question: datasets.Question
+    question: types.Question
     chunks: tuple[Chunk, ...]
     held: float
 
@@ -61,7 +67,7 @@ def load_cases(encoder: Encoder) -> list[Case]:
 
 def methods(encoder: Encoder, llm: LocalLLM) -> dict[str, tuple[Method, int]]:
     """Each method by name, and how many questions there are to one that it is measured on."""
-    scored = model_judge(llm)
+    scored = keep_judge(llm)
 
     @functools.cache
     def nearest(question: str, texts: tuple[str, ...]) -> list[list[str]]:
@@ -113,11 +119,11 @@ def measure(
         "answer": [value - whole[case.question.id] for (case, _), value in zip(asked, likelihoods, strict=True)],
     }
     rows = [
-        {"method": name, "measure": measure} | papers.interval_fields(bootstrap_ci(values))
+        {"method": name, "measure": measure} | results.interval_fields(bootstrap_ci(values))
         for measure, values in measures.items()
     ]
     for row in rows:
-        print(name, row["measure"], papers.show_interval(row), f"n={row['n']}", sep="  ", flush=True)
+        print(name, row["measure"], results.show_interval(row), f"n={row['n']}", sep="  ", flush=True)
     return rows
 
 
@@ -136,12 +142,12 @@ def main() -> int:
         for row in measure(name, method, cases[::every], llm, whole)
     ]
     files = sorted(p for name in CORPORA for p in (settings.DATA / "corpora" / name).iterdir())
-    papers.write_result(
+    results.write_result(
         "compression",
         rows,
         model=f"all-MiniLM-L6-v2, float32; SmolLM2-135M-Instruct, {llm.dtype}",
         data=f"handbook and insurance, every sixth of {len(cases)} English questions, {PASSAGES} passages each",
-        sha256=papers.digest(files),
+        sha256=results.digest(files),
         command=COMMAND,
         seconds=time.perf_counter() - began,
     )

@@ -10,15 +10,16 @@ to MiniLM without context, and the same is measured for heading context, which a
 import sys
 from typing import get_args
 
-from rag_lab import datasets, papers
+from rag_lab import datasets, results
 from rag_lab.chunking import CHUNKERS
-from rag_lab.contextual import Form, add_heading_context, situate
-from rag_lab.documents import Chunk, Document
-from rag_lab.encoder import Encoder
-from rag_lab.evaluation import span_recalls
-from rag_lab.llm import LocalLLM, Usage
+from rag_lab.llm.local import LocalLLM
+from rag_lab.llm.prompt import Usage
 from rag_lab.metrics import paired_difference
-from rag_lab.search import DenseIndex
+from rag_lab.models.encoder import Encoder
+from rag_lab.retrieval.contextual import Form, add_heading_context, situate
+from rag_lab.retrieval.dense import DenseIndex
+from rag_lab.retrieval.evaluate import span_recalls
+from rag_lab.types import Chunk, Document
 
 COMMAND = "python -m tests.benchmarks.measure_context_forms"
 CUT = {"cities": "by_sentences", "insurance": "by_headings"}
@@ -76,17 +77,17 @@ def main() -> int:
     names = sys.argv[1:] or list(CUT)
     llm = LocalLLM.load("smollm2", dtype="bfloat16")
     encoder = Encoder.load("minilm")
-    recorded = papers.RESULTS / "context_forms.json"
-    rows = papers.load_result("context_forms")["rows"] if recorded.exists() else []
+    recorded = results.RESULTS / "context_forms.json"
+    rows = results.load_result("context_forms")["rows"] if recorded.exists() else []
     rows = [row for row in rows if row["corpus"] not in names]
     rows += [row for name in names for row in corpus_rows(name, llm, encoder)]
     measured = sorted({row["corpus"] for row in rows})
-    papers.write_result(
+    results.write_result(
         "context_forms",
         rows,
         model=f"{llm.name}, {llm.dtype}; minilm",
         data=", ".join(f"{name}: English, {CUT[name]}" for name in measured),
-        sha256=papers.digest(sorted(p for name in measured for p in (datasets.CORPORA / name).iterdir())),
+        sha256=results.digest(sorted(p for name in measured for p in (datasets.CORPORA / name).iterdir())),
         command=f"{COMMAND} {' '.join(measured)}",
         seconds=sum(row["seconds"] for row in rows),
     )

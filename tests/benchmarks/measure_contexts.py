@@ -7,10 +7,11 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from rag_lab import contextual, datasets, papers, settings
+from rag_lab import datasets, results, settings
 from rag_lab.chunking import chunk_sentences
-from rag_lab.llm import LocalLLM
-from rag_lab.store import Store, content_key
+from rag_lab.llm.local import LocalLLM
+from rag_lab.retrieval import contextual
+from rag_lab.storage import Store, content_key
 
 COMMAND = "python -m tests.benchmarks.measure_contexts"
 FORM: contextual.Form = "beginning"
@@ -50,18 +51,20 @@ def main() -> int:
     names = parser.parse_args().corpora
     llm = LocalLLM.load("smollm2", dtype="bfloat16")
     old = (
-        papers.load_result("smollm2_contexts")["rows"] if (papers.RESULTS / "smollm2_contexts.json").exists() else []
+        results.load_result("smollm2_contexts")["rows"]
+        if (results.RESULTS / "smollm2_contexts.json").exists()
+        else []
     )
     rows = [row for row in old if row["corpus"] not in names]
     rows += [row for name in names for row in corpus_rows(llm, name)]
     recorded = sorted({row["corpus"] for row in rows})
     files = sorted(p for name in recorded for p in (datasets.CORPORA / name).glob("*.md"))
-    papers.write_result(
+    results.write_result(
         "smollm2_contexts",
         rows,
         model=f"{llm.name}, {llm.dtype}, form {FORM}",
         data=f"{', '.join(recorded)}: English, one sentence a chunk",
-        sha256=papers.digest(files),
+        sha256=results.digest(files),
         command=f"{COMMAND} {' '.join(recorded)}",
         seconds=sum(row["seconds"] for row in rows),
     )

@@ -7,17 +7,18 @@ import hashlib
 import sys
 import time
 
-from rag_lab import datasets, evaluation, papers, settings
+from rag_lab import datasets, results, settings, types
 from rag_lab.chunking import chunk_sentences
-from rag_lab.encoder import Encoder
 from rag_lab.metrics import bootstrap_ci, paired_difference
-from rag_lab.search import DenseIndex
+from rag_lab.models.encoder import Encoder
+from rag_lab.retrieval import evaluate
+from rag_lab.retrieval.dense import DenseIndex
 
 KS = (1, 3, 5, 10)
 COMMAND = "python -m tests.benchmarks.measure_corpora_late"
 
 
-def corpus_rows(encoder: Encoder, corpus: datasets.Corpus) -> list[dict]:
+def corpus_rows(encoder: Encoder, corpus: types.Corpus) -> list[dict]:
     """Rows of naive, late and their difference for each language and k."""
     chunks = [c for d in corpus.documents for c in chunk_sentences(d, size=None)]
     vectors = {
@@ -29,16 +30,16 @@ def corpus_rows(encoder: Encoder, corpus: datasets.Corpus) -> list[dict]:
         questions = [q for q in corpus.questions if q.answerable and q.language == language]
         queries = encoder.encode([q.text for q in questions], kind="query")
         recalls = {
-            name: evaluation.dense_span_recalls(DenseIndex(chunks, v), queries, questions, KS)
+            name: evaluate.dense_span_recalls(DenseIndex(chunks, v), queries, questions, KS)
             for name, v in vectors.items()
         }
         for k in KS:
             fixed = {"corpus": corpus.name, "language": language, "k": k}
             for name, recall in recalls.items():
-                rows.append(fixed | {"name": name} | papers.interval_fields(bootstrap_ci(recall[k])))
+                rows.append(fixed | {"name": name} | results.interval_fields(bootstrap_ci(recall[k])))
             gain = paired_difference(recalls["late"][k], recalls["naive"][k])
-            rows.append(fixed | {"name": "late - naive"} | papers.interval_fields(gain))
-            print(*(papers.show_interval(row) for row in rows[-3:]), corpus.name, language, f"k={k}", sep="  ")
+            rows.append(fixed | {"name": "late - naive"} | results.interval_fields(gain))
+            print(*(results.show_interval(row) for row in rows[-3:]), corpus.name, language, f"k={k}", sep="  ")
     return rows
 
 
@@ -65,9 +66,9 @@ def main() -> int:
     seconds = time.perf_counter() - began
     provenance = {"model": "all-MiniLM-L6-v2, float32", "command": COMMAND, "seconds": seconds}
     files = sorted(p for p in (settings.DATA / "corpora").rglob("*.*") if p.is_file())
-    papers.write_result("corpora_late", rows, data="built-in corpora", sha256=papers.digest(files), **provenance)
+    results.write_result("corpora_late", rows, data="built-in corpora", sha256=results.digest(files), **provenance)
     text_digest = hashlib.sha256(datasets.BERLIN.text.encode()).hexdigest()
-    papers.write_result(
+    results.write_result(
         "berlin", berlin, data="three sentences (arXiv 2409.04701, Table 1)", sha256=text_digest, **provenance
     )
     return 0

@@ -15,24 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from rag_lab import datasets, papers, settings
+from rag_lab import datasets, results, settings, types
+from rag_lab.answering.abstention import choose_threshold, gate_scores, threshold_curve
+from rag_lab.answering.extractive import ExtractiveReader
 from rag_lab.chunking import chunk_paragraphs
-from rag_lab.encoder import Encoder
-from rag_lab.extractive import ExtractiveReader
-from rag_lab.gates import calibrate, gate_scores, threshold_curve
 from rag_lab.metrics import bootstrap_ci
-from rag_lab.search import DenseIndex, Retriever, dense_retriever
+from rag_lab.models.encoder import Encoder
+from rag_lab.retrieval.dense import DenseIndex, dense_retriever
+from rag_lab.types import Retriever
 
 COMMAND = "python -m tests.benchmarks.measure_extractive"
 CORPUS, PASSAGES = "handbook", 5
 
 
 def measured(
-    name: str, scores: Sequence[float], questions: Sequence[datasets.Question]
+    name: str, scores: Sequence[float], questions: Sequence[types.Question]
 ) -> tuple[float, list[dict[str, Any]]]:
     """The threshold chosen on the odd half, and the rows of the even half."""
     answerable = [question.answerable for question in questions]
-    threshold = calibrate(scores[0::2], answerable[0::2])
+    threshold = choose_threshold(scores[0::2], answerable[0::2])
     values, known = scores[1::2], answerable[1::2]
     refused = [float(score < threshold) for score, yes in zip(values, known, strict=True) if yes]
     answered = [float(score >= threshold) for score, yes in zip(values, known, strict=True) if not yes]
@@ -44,7 +45,7 @@ def measured(
     }
     rows: list[dict[str, Any]] = [
         {"method": name, "measure": measure, "threshold": round(threshold, 5)}
-        | papers.interval_fields(bootstrap_ci(numbers))
+        | results.interval_fields(bootstrap_ci(numbers))
         for measure, numbers in measures.items()
     ]
     at = np.quantile(values, np.linspace(0, 1, 11)).round(5).tolist()
@@ -62,7 +63,7 @@ def measured(
 
 
 def gold_row(
-    name: str, reader: ExtractiveReader, retriever: Retriever, questions: Sequence[datasets.Question]
+    name: str, reader: ExtractiveReader, retriever: Retriever, questions: Sequence[types.Question]
 ) -> dict[str, Any]:
     """How often an answer given to an answerable question overlaps a gold range."""
     held = []
@@ -88,7 +89,7 @@ def gold_row(
         "method": name,
         "measure": "gold",
         "threshold": round(reader.threshold or 0.0, 5),
-    } | papers.interval_fields(bootstrap_ci(held))
+    } | results.interval_fields(bootstrap_ci(held))
 
 
 def main() -> int:
@@ -108,15 +109,15 @@ def main() -> int:
     for row in rows:
         if "value" in row:
             print(
-                row["method"], row["measure"], papers.show_interval(row), f"n={row['n']}", row["threshold"], sep="  "
+                row["method"], row["measure"], results.show_interval(row), f"n={row['n']}", row["threshold"], sep="  "
             )
-    papers.write_result(
+    results.write_result(
         "extractive_reader",
         rows,
         model="all-MiniLM-L6-v2, float32",
         data=f"{CORPUS}: {len(questions)} questions, {sum(q.answerable for q in questions)} of them answerable; "
         "thresholds chosen on the odd half, all rows of the even half",
-        sha256=papers.digest(sorted(p for p in (settings.DATA / "corpora" / CORPUS).iterdir())),
+        sha256=results.digest(sorted(p for p in (settings.DATA / "corpora" / CORPUS).iterdir())),
         command=COMMAND,
         seconds=time.perf_counter() - began,
     )

@@ -14,25 +14,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rag_lab import datasets, papers, settings
-from rag_lab.chunking import chunk_headings
-from rag_lab.documents import Chunk
-from rag_lab.encoder import Encoder
-from rag_lab.extractive import ExtractiveReader
-from rag_lab.llm import LocalLLM
+from rag_lab import datasets, results, settings, types
+from rag_lab.answering.extractive import ANSWER_THRESHOLD, ExtractiveReader
+from rag_lab.chunking import SECTION_CHARS, chunk_headings
+from rag_lab.evaluation.questions import generate_questions, report_questions
+from rag_lab.llm.local import LocalLLM
 from rag_lab.metrics import Interval, span_recall, wilson_interval
-from rag_lab.question_checks import ANSWERED_FROM
-from rag_lab.questions import CHUNK_CHARS, generate_questions, report
-from rag_lab.search import BM25Index, DenseIndex, Retriever, dense_retriever, fused_retriever
+from rag_lab.models.encoder import Encoder
+from rag_lab.retrieval.bm25 import BM25Index
+from rag_lab.retrieval.dense import DenseIndex, dense_retriever
+from rag_lab.retrieval.fusion import fused_retriever
+from rag_lab.types import Chunk, Retriever
 
 COMMAND = "python -m tests.benchmarks.measure_generated_questions"
 PASSAGES = 30
 K = 5
 
 
-def chunks_of(corpus: datasets.Corpus) -> list[Chunk]:
+def chunks_of(corpus: types.Corpus) -> list[Chunk]:
     """The corpus as ``generate_questions`` cuts it."""
-    return [chunk for document in corpus.documents for chunk in chunk_headings(document, size=CHUNK_CHARS)]
+    return [chunk for document in corpus.documents for chunk in chunk_headings(document, size=SECTION_CHARS)]
 
 
 def retriever_over(chunks: Sequence[Chunk], encoder: Encoder) -> Retriever:
@@ -44,12 +45,12 @@ def retriever_over(chunks: Sequence[Chunk], encoder: Encoder) -> Retriever:
 def share(name: str, successes: Sequence[bool]) -> dict[str, Any]:
     """A row of the results: a share with Wilson's interval."""
     found = wilson_interval(sum(successes), len(successes)) if successes else Interval(0.0, 0.0, 1.0, 0)
-    row = {"measure": name} | papers.interval_fields(found)
+    row = {"measure": name} | results.interval_fields(found)
     print(row)
     return row
 
 
-def found_rows(retriever: Retriever, groups: dict[str, list[datasets.Question]]) -> list[dict[str, Any]]:
+def found_rows(retriever: Retriever, groups: dict[str, list[types.Question]]) -> list[dict[str, Any]]:
     """For each group of positives: how often the ``K`` passages found hold at least half of the gold."""
     return [
         share(
@@ -70,8 +71,8 @@ def check_rows(encoder: Encoder) -> list[dict[str, Any]]:
         for kind, answerable in (("with", True), ("without", False)):
             questions = [q for q in corpus.questions if q.answerable == answerable and q.language == "en"]
             if questions:
-                over = [reader.best_score(q.text, retriever(q.text, K)) >= ANSWERED_FROM for q in questions]
-                rows.append(share(f"over {ANSWERED_FROM}, {name}, {kind} an answer", over))
+                over = [reader.best_score(q.text, retriever(q.text, K)) >= ANSWER_THRESHOLD for q in questions]
+                rows.append(share(f"over {ANSWER_THRESHOLD}, {name}, {kind} an answer", over))
     return rows
 
 
@@ -89,7 +90,7 @@ def main() -> int:
         records = generate_questions(chosen, llm, out, retriever=retriever, k=K)
         kept = datasets.load_questions(out, corpus.documents)
     rows: list[dict[str, Any]] = []
-    for kind, summary in report(records).items():
+    for kind, summary in report_questions(records).items():
         mine = [record for record in records if record["kind"] == kind]
         rows.append(share(f"{kind}s kept", [record["kept"] for record in mine]))
         rows += [{"measure": f"{kind}s refused: {why}", "value": n} for why, n in summary.refused.items()]
@@ -111,12 +112,12 @@ def main() -> int:
     for record in records:
         print(record["kind"], record["kept"], record["why"], record["text"], record["answers"], sep="  ")
     files = sorted((settings.DATA / "corpora" / "handbook").iterdir())
-    papers.write_result(
+    results.write_result(
         "generated_questions",
         rows,
         model=f"SmolLM2-135M-Instruct, Q4_1 GGUF, {llm.dtype}; all-MiniLM-L6-v2, float32",
         data=f"handbook, {PASSAGES} of {len(chunks)} chunks by headings; questions of cities, insurance and handbook",
-        sha256=papers.digest(files),
+        sha256=results.digest(files),
         command=COMMAND,
         seconds=time.perf_counter() - began,
     )

@@ -20,14 +20,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from rag_lab import papers, settings
-from rag_lab.documents import Chunk
-from rag_lab.injection import Mode, clean_context_instructions
-from rag_lab.llm import LocalLLM, Prompt
+from rag_lab import results, settings
+from rag_lab.llm.local import LocalLLM
+from rag_lab.llm.prompt import Prompt
 from rag_lab.metrics import bootstrap_ci, paired_difference
-from rag_lab.prompting import assign_sources, build_prompt
-from rag_lab.store import Store, content_key
-from rag_lab.templates import Template, load_template
+from rag_lab.prompting.build import build_prompt
+from rag_lab.prompting.injection import Mode, clean_context_instructions
+from rag_lab.prompting.templates import Template, assign_sources, load_template
+from rag_lab.storage import Store, content_key
+from rag_lab.types import Chunk
 
 COMMAND = "python -m tests.benchmarks.measure_injected_answers"
 PASSAGES = settings.DATA / "injections.jsonl"
@@ -118,10 +119,10 @@ def rows_of(form: str, answers: dict[str, list[str]], passages: Sequence[Passage
         }
         for (guard, measure), values in scored.items():
             row = {"form": form, "group": group, "guard": guard, "measure": measure}
-            yield row | papers.interval_fields(bootstrap_ci(values))
+            yield row | results.interval_fields(bootstrap_ci(values))
             if NO_GUARD in answers and guard != NO_GUARD:
                 difference = paired_difference(values, scored[NO_GUARD, measure])
-                yield row | {"measure": f"{measure}, less no guard"} | papers.interval_fields(difference)
+                yield row | {"measure": f"{measure}, less no guard"} | results.interval_fields(difference)
 
 
 MEASURES = {
@@ -157,12 +158,12 @@ def main() -> int:
     ]
     for row in rows:
         print(*row.values(), sep="  ")
-    papers.write_result(
+    results.write_result(
         "injected_answers",
         rows,
         model=f"SmolLM2-135M-Instruct, {llm.dtype}",
         data=f"data/injections.jsonl, its {len(injected)} injected passages",
-        sha256=papers.digest([PASSAGES, settings.DATA / "injection_detector.yaml"]),
+        sha256=results.digest([PASSAGES, settings.DATA / "injection_detector.yaml"]),
         command=COMMAND,
         seconds=time.perf_counter() - began,
     )

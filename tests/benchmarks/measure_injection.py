@@ -16,11 +16,12 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rag_lab import datasets, injection, papers, settings
-from rag_lab.documents import Document
-from rag_lab.encoder import Encoder
+from rag_lab import datasets, results, settings
 from rag_lab.metrics import bootstrap_ci
-from rag_lab.segments import sentences
+from rag_lab.models.encoder import Encoder
+from rag_lab.prompting import injection
+from rag_lab.text.segmentation import sentences
+from rag_lab.types import Document
 
 COMMAND = "python -m tests.benchmarks.measure_injection"
 PASSAGES = settings.DATA / "injections.jsonl"
@@ -63,7 +64,7 @@ def scores(passages: Sequence[dict[str, Any]], threshold: float) -> Iterable[dic
         found = [mark for p, mark in zip(passages, marked, strict=True) if p["injected"]]
         for measure, values in (("precision", right), ("recall", found)):
             if values:
-                yield {"detector": name, "measure": measure} | papers.interval_fields(bootstrap_ci(values))
+                yield {"detector": name, "measure": measure} | results.interval_fields(bootstrap_ci(values))
 
 
 def report_rows(passages: Sequence[dict[str, Any]], threshold: float) -> list[dict[str, Any]]:
@@ -109,7 +110,7 @@ def main() -> int:
     rows = [{"set": "half tune, cities", "measure": "threshold", "value": threshold, "n": len(ordinary)}]
     rows += report_rows(report, threshold)
     for row in rows[1:]:
-        print(row["group"], row["detector"], row["measure"], papers.show_interval(row), row["n"], sep="  ")
+        print(row["group"], row["detector"], row["measure"], results.show_interval(row), row["n"], sep="  ")
     for name in ("insurance", "handbook"):
         rows.append(clean_rows(name, datasets.load_corpus(name).documents, encoder, threshold))
     published = {
@@ -124,12 +125,12 @@ def main() -> int:
             print(f"{name} is left out: {error}")
         else:
             rows.append(clean_rows(name, documents, None, threshold))
-    papers.write_result(
+    results.write_result(
         "injection_detector",
         rows,
         model="all-MiniLM-L6-v2, float32",
         data="data/injections.jsonl and data/injection_detector.yaml; the built-in corpora; published texts",
-        sha256=papers.digest([PASSAGES, settings.DATA / "injection_detector.yaml"]),
+        sha256=results.digest([PASSAGES, settings.DATA / "injection_detector.yaml"]),
         command=COMMAND,
         seconds=time.perf_counter() - began,
     )

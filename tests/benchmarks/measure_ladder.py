@@ -20,15 +20,14 @@ from pathlib import Path
 
 import numpy as np
 
-from rag_lab import contextual, datasets, downloads, evaluation, papers
+from rag_lab import datasets, results
 from rag_lab.chunking import chunk_headings, chunk_sentences
-from rag_lab.datasets import Corpus, Question
-from rag_lab.documents import Chunk
-from rag_lab.encoder import Encoder
-from rag_lab.llm import LocalLLM
+from rag_lab.llm.local import LocalLLM
 from rag_lab.metrics import bootstrap_ci, paired_difference, recall_at_k, span_recall
-from rag_lab.reproduce_contextual import cookbook_fusion, declared_names
-from rag_lab.search import Hit, Retriever
+from rag_lab.models.encoder import Encoder
+from rag_lab.reproduce.retrieval import cookbook_fusion, declared_names
+from rag_lab.retrieval import contextual, evaluate
+from rag_lab.types import Chunk, Corpus, Hit, Question, Retriever
 from tests.benchmarks.ladder_rungs import (
     KS,
     SAMPLE,
@@ -73,10 +72,10 @@ def budget_rows(indexes: Indexes, questions: Sequence[Question], llm: LocalLLM, 
             for kind in ("all", *sorted(set(kinds))):
                 of_kind = (kinds == kind) | (kind == "all")
                 fields = {"table": "budget", **fixed, "budget": budget, "reference": str(kind), "name": name}
-                rows.append(fields | papers.interval_fields(bootstrap_ci(recalls[name][of_kind])))
+                rows.append(fields | results.interval_fields(bootstrap_ci(recalls[name][of_kind])))
                 if name != "naive":
                     gain = paired_difference(recalls[name][of_kind], recalls["naive"][of_kind])
-                    rows.append(fields | {"table": "budget gain", "below": "naive"} | papers.interval_fields(gain))
+                    rows.append(fields | {"table": "budget gain", "below": "naive"} | results.interval_fields(gain))
     return rows
 
 
@@ -93,7 +92,7 @@ def filled(hits: Sequence[Hit], budget: int, count: Callable[[Chunk], int]) -> l
 
 def recorded_contexts(corpus: Corpus, chunks: Sequence[Chunk]) -> Variants:
     """SmolLM2's contexts as measure_contexts recorded them; no variant where it has not for this corpus."""
-    rows = papers.load_result("smollm2_contexts")["rows"]
+    rows = results.load_result("smollm2_contexts")["rows"]
     contexts = {row["chunk"]: row["context"] for row in rows if row["corpus"] == corpus.name}
     return {"SmolLM2": [replace(chunk, context=contexts.get(chunk.id, "")) for chunk in chunks]} if contexts else {}
 
@@ -126,14 +125,14 @@ def corpora(encoder: Encoder) -> None:
             ladder = list(indexes.ladder(indexes.known))
             if language != "en":  # contexts are recorded for English documents only
                 ladder = [rung for rung in ladder if "SmolLM2" not in rung.name]
-            rows += ladder_rows(ladder, lambda r, q=questions: evaluation.span_recalls(r, q, KS), fixed)
+            rows += ladder_rows(ladder, lambda r, q=questions: evaluate.span_recalls(r, q, KS), fixed)
             if language == "en" and cut == "sentence":
                 sample = questions[:: max(1, len(questions) // SAMPLE)][:SAMPLE]
                 rows += likelihood_rows(
                     {rung.name: rung for rung in ladder},
                     llm,
                     "contextual dense + BM25 (headings)",
-                    lambda r, q=sample: evaluation.span_recalls(r, q, KS),
+                    lambda r, q=sample: evaluate.span_recalls(r, q, KS),
                     fixed,
                 )
                 rows += budget_rows(indexes, questions, llm, fixed)
@@ -180,7 +179,7 @@ def codebases(encoder: Encoder) -> None:
     rows += context_rows(code.documents, variants, None, {"corpus": code.name})
     data = "cookbook code data: 90 files, 737 chunks, 248 questions"
     record(
-        "ladder_codebases", rows, f"all-MiniLM-L6-v2, {dtype(encoder)}", data, downloads.files_of("codebases"), began
+        "ladder_codebases", rows, f"all-MiniLM-L6-v2, {dtype(encoder)}", data, datasets.files_of("codebases"), began
     )
 
 
@@ -191,12 +190,12 @@ def dtype(encoder: Encoder) -> str:
 
 def record(id_: str, rows: list[Row], model: str, data: str, files: Sequence[Path], began: float) -> None:
     """Write the rows with their provenance."""
-    papers.write_result(
+    results.write_result(
         id_,
         rows,
         model=model,
         data=data,
-        sha256=papers.digest(files),
+        sha256=results.digest(files),
         command=f"{COMMAND} {'codebases' if 'codebases' in id_ else 'corpora'}",
         seconds=time.perf_counter() - began,
     )

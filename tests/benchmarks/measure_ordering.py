@@ -11,18 +11,21 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from rag_lab import datasets, papers, settings
+from rag_lab import datasets, results, settings
 from rag_lab.chunking import chunk_paragraphs
-from rag_lab.documents import Chunk
-from rag_lab.downloads import files_of
-from rag_lab.encoder import Encoder
-from rag_lab.llm import LocalLLM
+from rag_lab.datasets import files_of
+from rag_lab.llm.local import LocalLLM
 from rag_lab.metrics import paired_difference
-from rag_lab.ordering import MAX_TOKENS, Ranking, chunk_count_experiment, ordering_experiment, rank_passages
-from rag_lab.position_curves import Measure, Outcomes
-from rag_lab.prompting import assign_sources, build_prompt
-from rag_lab.search import BM25Index, DenseIndex, Hit, Retriever, reciprocal_rank_fusion
-from rag_lab.store import Store
+from rag_lab.models.encoder import Encoder
+from rag_lab.positions.curves import ConditionResults, Measure
+from rag_lab.positions.ordering import MAX_TOKENS, Ranking, chunk_count_experiment, ordering_experiment, rank_passages
+from rag_lab.prompting.build import build_prompt
+from rag_lab.prompting.templates import assign_sources
+from rag_lab.retrieval.bm25 import BM25Index
+from rag_lab.retrieval.dense import DenseIndex
+from rag_lab.retrieval.fusion import reciprocal_rank_fusion
+from rag_lab.storage import Store
+from rag_lab.types import Chunk, Hit, Retriever
 
 COMMAND = "python -m tests.benchmarks.measure_ordering"
 MEASURES: tuple[Measure, ...] = ("accuracy", "log_likelihood", "refused")
@@ -56,12 +59,12 @@ def rankings_of(name: str, k: int) -> list[Ranking]:
     return [ranking for ranking in rank_passages(retriever, questions, k) if len(ranking.chunks) == k]
 
 
-def rows_of(name: str, outcomes: Outcomes, label: str, first: Any) -> list[dict[str, Any]]:
+def rows_of(name: str, outcomes: ConditionResults, label: str, first: Any) -> list[dict[str, Any]]:
     """A row a measure and condition, each but the first with its difference from the first."""
     rows = outcomes.rows(label, MEASURES)
     for row in rows:
         if row[label] != first:
-            row["difference"] = papers.interval_fields(outcomes.difference(row[label], first, row["measure"]))
+            row["difference"] = results.interval_fields(outcomes.difference(row[label], first, row["measure"]))
         row["task"] = f"{name}, {row['task']}"
         print("  ".join(f"{key}: {value}" for key, value in row.items()), flush=True)
     return rows
@@ -73,13 +76,13 @@ def fits(llm: LocalLLM, ranking: Ranking) -> bool:
     return llm.count_prompt_tokens(prompt) + MAX_TOKENS <= llm.window
 
 
-def twice_less_once(name: str, once: Outcomes, twice: Outcomes) -> Iterator[dict[str, Any]]:
+def twice_less_once(name: str, once: ConditionResults, twice: ConditionResults) -> Iterator[dict[str, Any]]:
     """What asking before and after the sources does, paired by question: a row a measure and order."""
     for measure in MEASURES:
         for i, order in enumerate(once.conditions):
             difference = paired_difference(twice.values(measure)[:, i], once.values(measure)[:, i])
             row = {"task": f"{name}, asked twice less once", "order": order, "measure": measure}
-            yield row | papers.interval_fields(difference)
+            yield row | results.interval_fields(difference)
 
 
 def measure(llm: LocalLLM, store: Store, name: str) -> Iterator[list[dict[str, Any]]]:
@@ -115,12 +118,12 @@ def main() -> int:
     for name in names:
         for more in measure(llm, store, name):
             rows += more
-            papers.write_result(
+            results.write_result(
                 "ordering",
                 rows,
                 model=f"smollm2, {llm.dtype}; ranked by BM25 and minilm fused (nq: BM25)",
                 data=", ".join(names) + ", English questions" + kept,
-                sha256=papers.digest(files),
+                sha256=results.digest(files),
                 command=COMMAND,
                 seconds=time.perf_counter() - started,
             )

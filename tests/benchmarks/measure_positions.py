@@ -13,13 +13,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from rag_lab import papers, settings
-from rag_lab.downloads import files_of
-from rag_lab.llm import LocalLLM
-from rag_lab.multi_document_task import paper_file
-from rag_lab.position_curves import Measure, Outcomes, PositionCurve
-from rag_lab.positions import KeyValueTask, MultiDocumentTask, baselines, null_control, position_curve
-from rag_lab.store import Store
+from rag_lab import results, settings
+from rag_lab.datasets import files_of
+from rag_lab.llm.local import LocalLLM
+from rag_lab.positions.curves import ConditionResults, Measure, PositionCurve, shuffle_positions
+from rag_lab.positions.experiment import baselines, position_curve
+from rag_lab.positions.key_value import KeyValueTask
+from rag_lab.positions.multi_document import MultiDocumentTask, paper_file
+from rag_lab.storage import Store
 
 COMMAND = "python -m tests.benchmarks.measure_positions"
 MEASURES: tuple[Measure, ...] = ("accuracy", "log_likelihood")
@@ -48,11 +49,13 @@ def rows_of(curve: PositionCurve) -> list[dict[str, Any]]:
                 "task": curve.task,
                 "measure": measure,
                 "shape": verdict.shape,
-                "ends_against_middle": papers.interval_fields(verdict.ends_against_middle),
-                "first_against_last": papers.interval_fields(verdict.first_against_last),
-                "weaker_end_against_middle": papers.interval_fields(verdict.weaker_end_against_middle),
-                "null_shape": null_control(curve).verdict(measure).shape,
-                "null_flat_of_100": sum(null_control(curve, s).verdict(measure).shape == "flat" for s in range(100)),
+                "ends_against_middle": results.interval_fields(verdict.ends_against_middle),
+                "first_against_last": results.interval_fields(verdict.first_against_last),
+                "weaker_end_against_middle": results.interval_fields(verdict.weaker_end_against_middle),
+                "null_shape": shuffle_positions(curve).verdict(measure).shape,
+                "null_flat_of_100": sum(
+                    shuffle_positions(curve, s).verdict(measure).shape == "flat" for s in range(100)
+                ),
             }
         )
         print(f"{curve.task}, {measure}: {verdict}", flush=True)
@@ -68,7 +71,7 @@ def nq(llm: LocalLLM, store: Store) -> Iterator[list[dict[str, Any]]]:
     for documents, positions, n in NQ:
         task = MultiDocumentTask.natural_questions(documents)
         if documents == NQ[0][0]:
-            outcomes: Outcomes = baselines(llm, task, n, store=store)
+            outcomes: ConditionResults = baselines(llm, task, n, store=store)
             yield outcomes.rows("condition", MEASURES)
         yield rows_of(position_curve(llm, task, positions, n, store=store))
 
@@ -88,11 +91,11 @@ def main() -> int:
     else:
         files = [path for documents in (10, 20) if (path := paper_file(documents))] or files_of("nq-oracle")
         data = f"{', '.join(path.name for path in files)}, seed 0, BM25 distractors where it is the oracle file"
-        sha256 = papers.digest(files)
+        sha256 = results.digest(files)
     rows: list[dict[str, Any]] = []
     for more in (key_value if part == "key_value" else nq)(llm, store):
         rows += more
-        papers.write_result(
+        results.write_result(
             f"position_{part}",
             rows,
             model=f"smollm2, {llm.dtype}",

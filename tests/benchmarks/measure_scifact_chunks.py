@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from rag_lab import datasets, downloads, papers
+from rag_lab import datasets, results, types
 from rag_lab.chunking import chunk_tokens
-from rag_lab.encoder import Encoder, Vectors
 from rag_lab.metrics import bootstrap_ci, ndcg_at_k, paired_difference
+from rag_lab.models.encoder import Encoder, Vectors
 
 DEPTH = 10
 SIZES = (16, 32, 64, 128)
@@ -21,7 +21,7 @@ MODULE = "tests.benchmarks.measure_scifact_chunks"
 
 
 def ndcg_per_query(
-    scifact: datasets.RetrievalSet, queries: Vectors, vectors: Vectors, doc_ids: Sequence[str]
+    scifact: types.RetrievalSet, queries: Vectors, vectors: Vectors, doc_ids: Sequence[str]
 ) -> np.ndarray:
     """nDCG@10 of each query (n,); a document's score is its best chunk's."""
     scores = []
@@ -33,7 +33,7 @@ def ndcg_per_query(
     return np.array(scores)
 
 
-def whole_abstracts(scifact: datasets.RetrievalSet) -> None:
+def whole_abstracts(scifact: types.RetrievalSet) -> None:
     """nDCG@10 of title and abstract in one text, float32: the published row."""
     began = time.perf_counter()
     encoder = Encoder.load("minilm", dtype="float32")
@@ -41,12 +41,12 @@ def whole_abstracts(scifact: datasets.RetrievalSet) -> None:
     # sentence-transformers reads 256 tokens of this model, and so did the published row.
     vectors = encoder.encode([f"{d.title} {d.text}" for d in scifact.documents], max_tokens=256)
     scores = ndcg_per_query(scifact, queries, vectors, [d.id for d in scifact.documents])
-    rows = [{"name": "whole abstracts, first 256 tokens"} | papers.interval_fields(bootstrap_ci(scores))]
+    rows = [{"name": "whole abstracts, first 256 tokens"} | results.interval_fields(bootstrap_ci(scores))]
     print(rows, flush=True)
     record("scifact_whole", rows, "all-MiniLM-L6-v2, float32", began)
 
 
-def chunk_series(scifact: datasets.RetrievalSet) -> None:
+def chunk_series(scifact: types.RetrievalSet) -> None:
     """Naive and late at each chunk size, and the paired difference late minus naive."""
     began = time.perf_counter()
     encoder = Encoder.load("minilm")
@@ -67,11 +67,11 @@ def chunk_series(scifact: datasets.RetrievalSet) -> None:
             scores[method] = ndcg_per_query(scifact, queries, vectors, doc_ids)
             rows.append(
                 {"name": method, "size": size, "chunks": len(chunks), "seconds": seconds}
-                | papers.interval_fields(bootstrap_ci(scores[method]))
+                | results.interval_fields(bootstrap_ci(scores[method]))
             )
             print(rows[-1], flush=True)
         gain = paired_difference(scores["late"], scores["naive"])
-        rows.append({"name": "late - naive", "size": size} | papers.interval_fields(gain))
+        rows.append({"name": "late - naive", "size": size} | results.interval_fields(gain))
         print(rows[-1], flush=True)
     dtype = str(encoder.model.dtype).removeprefix("torch.")
     record("scifact_chunks", rows, f"all-MiniLM-L6-v2, {dtype}", began)
@@ -79,12 +79,12 @@ def chunk_series(scifact: datasets.RetrievalSet) -> None:
 
 def record(id_: str, rows: list[dict], model: str, began: float) -> None:
     """Write the rows with their provenance."""
-    papers.write_result(
+    results.write_result(
         id_,
         rows,
         model=model,
         data="SciFact (BEIR layout), test: 5,183 abstracts, 300 claims; nDCG@10",
-        sha256=papers.digest(downloads.files_of("scifact")),
+        sha256=results.digest(datasets.files_of("scifact")),
         command=f"python -m {MODULE}",
         seconds=time.perf_counter() - began,
     )

@@ -9,9 +9,9 @@ the outcome of every question.
 import time
 from concurrent.futures import ProcessPoolExecutor
 
-from rag_lab import papers, settings
-from rag_lab.sweep import run_sweep
-from rag_lab.sweep_config import parse_sweep
+from rag_lab import results, settings
+from rag_lab.sweeps.config import parse_sweep
+from rag_lab.sweeps.run import run_sweep
 
 CONFIG = """\
 sweep_mode: grid
@@ -34,12 +34,12 @@ def main() -> None:
         rows = run_sweep(sweep, executor)
     corpus = sorted((settings.DATA / "corpora" / "handbook").glob("*.*"))
     prompts = [settings.DATA / "prompts" / name for name in ("strong.txt", "weak.txt", "sources.yaml")]
-    papers.write_result(
+    results.write_result(
         "sweep_prompts",
         [{"config": CONFIG}, *({key: value for key, value in row.items() if key != "key"} for row in rows)],
         model="SmolLM2-135M-Instruct, Q4_1 GGUF, bfloat16; all-MiniLM-L6-v2, float32",
         data="handbook, 16 of 163 questions; dialogs/unrelated.jsonl",
-        sha256=papers.digest([*corpus, *prompts, settings.DATA / "dialogs" / "unrelated.jsonl"]),
+        sha256=results.digest([*corpus, *prompts, settings.DATA / "dialogs" / "unrelated.jsonl"]),
         command="python -m tests.benchmarks.measure_sweep_prompts",
         seconds=time.perf_counter() - started,
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from rag_lab.packed_linear import pack_linear_layers
+from rag_lab.models.cpu_kernels import pack_linear_layers
 
 ROUNDS = 2
 PEAK_SIZE, PEAK_ROUNDS = 2048, 5

@@ -1,0 +1,135 @@
+"""A reader without a language model: the sentences nearest to the question, quoted and cited, or a refusal.
+
+The baseline, offline and quick, that a language model has to beat.
+"""
+
+import functools
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rag_lab.answering.abstention import NO_PASSAGE
+from rag_lab.answering.trace import Answer, Trace
+from rag_lab.citations.quotes import QuoteCheck
+from rag_lab.citations.validation import report, validate_citations
+from rag_lab.llm.prompt import Usage
+from rag_lab.models.encoder import Encoder, Vectors
+from rag_lab.prompting.build import REFUSAL
+from rag_lab.prompting.citation_markers import Citation
+from rag_lab.prompting.templates import Source, assign_sources
+from rag_lab.text.segmentation import sentences
+from rag_lab.types import CharSpan, Hit, Retriever
+
+# The cosine of MiniLM from which the best sentence counts as an answer: at most one in 20 of the questions of the
+# corpora cities and insurance, which all have an answer, lies below (see measure_generated_questions).
+ANSWER_THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class ScoredSentence:
+    """``source.text[start:end]``, and its cosine with the question."""
+
+    source: Source
+    start: int
+    end: int
+    score: float
+
+    @property
+    def text(self) -> str:
+        """The sentence, verbatim."""
+        return self.source.text[self.start : self.end]
+
+
+class ExtractiveReader:
+    """Answers with the ``count`` sentences that have the highest cosine with the question by ``encoder``.
+
+    It refuses where the best is under ``threshold`` (None: never), which is to be chosen for the encoder and the
+    documents: ``gates.calibrate`` on ``best_score`` of questions with and without an answer. The vectors of the last
+    ``keep`` passages are kept (4 · d bytes a sentence).
+    """
+
+    def __init__(self, encoder: Encoder, threshold: float | None = None, count: int = 1, keep: int = 10_000) -> None:
+        if count < 1:
+            raise ValueError(f"count is {count}; it is 1 or more.")
+        if threshold is not None and math.isnan(threshold):
+            raise ValueError("The threshold is not a number; leave it out to refuse nothing.")
+        self.threshold = threshold
+        self.count = count
+        self._asked = functools.lru_cache(keep)(lambda question: encoder.encode([question], kind="query")[0])
+        self._read = functools.lru_cache(keep)(functools.partial(_read, encoder))
+
+    def best(self, question: str, sources: Sequence[Source]) -> list[ScoredSentence]:
+        """The ``count`` best sentences of the sources, best first, equal texts once; fewer where there are no more.
+
+        Headings and lines without a letter or digit answer nothing and are left out.
+        """
+        asked = self._asked(question)
+        found: dict[str, ScoredSentence] = {}
+        for source in sources:
+            spans, vectors = self._read(source.text)
+            for (start, end), score in zip(spans, (vectors @ asked).round(6).tolist(), strict=True):
+                sentence = ScoredSentence(source, start, end, score)
+                found.setdefault(sentence.text, sentence)
+        return sorted(found.values(), key=lambda sentence: -sentence.score)[: self.count]
+
+    def best_score(self, question: str, hits: Sequence[Hit]) -> float:
+        """The highest cosine of a sentence of the hits, in [-1, 1]; minus infinity where there is none."""
+        best = self.best(question, assign_sources(hit.chunk for hit in hits))
+        return best[0].score if best else -np.inf
+
+    def answer(self, question: str, retriever: Retriever, k: int = 5) -> Answer:
+        """The best sentences of the ``k`` best passages, each with its marker behind it; else a refusal.
+
+        All k passages are sources. No model writes, so ``trace.prompt`` is None and the usage zero. The report knows
+        these markers only: a "[S3]" in a passage's own words cites nothing. ValueError for a blank question and a
+        ``k`` under 1.
+        """
+        if not question.strip() or k < 1:
+            raise ValueError(f"The question is {question!r} and k {k}: ask something, of 1 passage or more.")
+        times = [time.perf_counter()]
+        hits = tuple(retriever(question, k))
+        times.append(time.perf_counter())
+        sources = tuple(assign_sources(hit.chunk for hit in hits))
+        best = self.best(question, sources)
+        times.append(time.perf_counter())
+        seconds = {"retrieve": times[1] - times[0], "write": times[2] - times[1]}
+        trace = Trace(question, hits, (), None, 0, "", "", Usage(), seconds)
+        if not best:
+            reason = "no sentence in the passages found" if hits else NO_PASSAGE
+        elif self.threshold is not None and not best[0].score >= self.threshold:
+            reason = f"no sentence over the threshold {self.threshold:.4g} (best {best[0].score:.4g})"
+        else:
+            text, citations = _quoted(best)
+            quotes = tuple(QuoteCheck(s.source.id, s.text, "found", (s.start, s.end)) for s in best)
+            checked = report(text, citations, (), sources)
+            seconds |= {"check": time.perf_counter() - times[2]}
+            return Answer(text, "answered", sources, checked, replace(trace, seconds=seconds), quotes)
+        return Answer(REFUSAL, "refused", sources, validate_citations(REFUSAL, sources), trace, (), reason)
+
+
+def _quoted(best: Sequence[ScoredSentence]) -> tuple[str, list[Citation]]:
+    """The sentences, a line each with a marker behind it, and these markers."""
+    text, citations = "", []
+    for sentence in best:
+        text += f"{sentence.text} "
+        marker = f"[{sentence.source.id}]"
+        citations.append(Citation(len(text), len(text) + len(marker), marker, (sentence.source.id,)))
+        text += f"{marker}\n"
+    return text.removesuffix("\n"), citations
+
+
+def _read(encoder: Encoder, text: str) -> tuple[list[CharSpan], Vectors]:
+    """The sentences of a passage that may answer, without white space around them, and a vector for each."""
+    spans = []
+    for start, end in sentences(text, 0, len(text)):
+        piece = text[start:end]
+        start += len(piece) - len(piece.lstrip())
+        piece = piece.strip()
+        if any(map(str.isalnum, piece)) and not piece.startswith("#"):
+            spans.append((start, start + len(piece)))
+    if not spans:
+        return [], np.zeros((0, encoder.dimension), np.float32)
+    return spans, encoder.encode([text[start:end] for start, end in spans])

@@ -1,0 +1,73 @@
+"""A question to a folder of your own: indexed, answered and checked in one call."""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from rag_lab.answering.extractive import ANSWER_THRESHOLD, ExtractiveReader
+from rag_lab.answering.pipeline import answer
+from rag_lab.answering.trace import Answer
+from rag_lab.chunking import SECTION_CHARS, chunk_headings
+from rag_lab.citations.display import show_answer
+from rag_lab.documents import load_folder
+from rag_lab.llm.load import load_llm
+from rag_lab.models.encoder import Encoder, load_encoder
+from rag_lab.models.hub import model_identity
+from rag_lab.retrieval.bm25 import BM25Index
+from rag_lab.retrieval.dense import DenseIndex, dense_retriever
+from rag_lab.retrieval.fusion import fused_retriever
+from rag_lab.storage import cached_array, cached_json, content_key
+from rag_lab.types import Chunk, Retriever
+
+
+def chunks_of(folder: str | Path) -> list[Chunk]:
+    """The documents of a folder cut at their headings; raises as ``load_folder``, for a folder without text too."""
+    return [chunk for document in load_folder(folder) for chunk in chunk_headings(document, size=SECTION_CHARS)]
+
+
+def index(chunks: Sequence[Chunk], encoder: Encoder) -> Retriever:
+    """Dense search and BM25, fused. The vectors are kept in the cache folder and computed anew for other texts."""
+    texts = [chunk.contextual_text for chunk in chunks]
+    key = content_key("ask", model_identity(encoder.files.name), texts)
+    dense = DenseIndex(chunks, cached_array("vectors", key, lambda: encoder.encode(texts)))
+    return fused_retriever([dense_retriever(dense, encoder), BM25Index(chunks).search])
+
+
+def ask(
+    folder: str | Path, question: str, llm: str = "extractive", k: int = 5, threshold: float = ANSWER_THRESHOLD
+) -> Answer:
+    """The answer to ``question`` from the ``k`` best chunks of ``folder``, with checked citations.
+
+    ``llm``: ``extractive`` (no model writes: the best sentence, refused where its cosine with the question is under
+    ``threshold``), or a model by short name, hub id, path or ``claude-…``.
+    The encoder is the one that ``RAG_LAB_ENCODER`` names.
+    Files that are not read are warned of at the first question, and again when they are others. ValueError for a
+    blank question, a ``k`` under 1 or an empty folder; else as ``answering.answer`` and the loaders
+    raise.
+    """
+    if not question.strip() or k < 1:
+        raise ValueError(f"The question is {question!r} and k {k}: ask something, of 1 chunk or more.")
+    with warnings.catch_warnings(record=True) as notes:
+        chunks = chunks_of(folder)
+    for note in notes:
+        _warn_once(note.message, folder)
+    model = None if llm == "extractive" else load_llm(llm)  # before the folder is encoded: it may not be there
+    encoder = load_encoder()
+    retriever = index(chunks, encoder)
+    if model is None:
+        return ExtractiveReader(encoder, threshold).answer(question, retriever, k)
+    return answer(question, retriever, model, k)
+
+
+def _warn_once(note: Warning | str, folder: Path | str) -> None:
+    """Not again on this machine: of every question of a folder the same would be said."""
+    cached_json(
+        "notes", content_key("ask", str(Path(folder).resolve()), str(note)), lambda: warnings.warn(note, stacklevel=4)
+    )
+
+
+def shown(found: Answer) -> str:
+    """An answer as plain text, with its sources and whatever the checks found wrong; a refusal as it is."""
+    if found.status == "refused":
+        return found.text
+    return show_answer(found.text, found.report, found.quotes, found.numbers).plain

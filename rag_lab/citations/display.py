@@ -1,0 +1,179 @@
+"""An answer in a notebook: markers that link to their passages, and whatever the checks found wrong."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from unicodedata import normalize
+
+from rag_lab.citations.quotes import QuoteCheck
+from rag_lab.citations.validation import CitationReport, CitedSentence
+from rag_lab.prompting.citation_markers import Citation, find_citations
+from rag_lab.prompting.templates import Source
+from rag_lab.text.numbers import Number
+from rag_lab.types import CharSpan
+
+# Warnings carry a sign and words, never colour alone. The passages stay hidden where a page drops the style sheet:
+# JupyterLab, of a notebook that is not trusted, drops it and "hidden" too, and keeps "style".
+_STYLE = """<style>
+.rag-lab-answer .answer, .rag-lab-answer .passage { white-space: pre-wrap; }
+.rag-lab-answer .warning { border-bottom: 2px dashed currentColor; font-style: italic; }
+.rag-lab-answer .cited { position: relative; }
+.rag-lab-answer .cited:hover > .passage, .rag-lab-answer .cited:focus-within > .passage {
+  display: block !important; position: absolute; z-index: 9; left: 0; top: 1.4em; width: 32em; max-height: 16em;
+  overflow: auto; padding: .5em; border: 1px solid currentColor; background: Canvas; color: CanvasText; }
+.rag-lab-answer mark { font-weight: bold; text-decoration: underline; }
+</style>"""
+# Control characters would act on a terminal.
+_CONTROLS = {c: "�" for c in [*range(32), *range(127, 160)] if chr(c) not in "\n\t"}
+_QUOTES = {
+    "not_found": "quote not in this source",
+    "too_short": "quote too short to prove anything",
+    "no_such_source": "quote from a source that does not exist",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class AnswerView:
+    """An answer with its checks, as HTML (what a notebook shows) and as plain text (what ``print`` shows)."""
+
+    html: str
+    plain: str
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return self.plain
+
+
+def show_answer(
+    answer: str,
+    report: CitationReport,
+    quotes: Sequence[QuoteCheck] = (),
+    numbers: Iterable[tuple[CitedSentence, Sequence[Number]]] = (),
+) -> AnswerView:
+    """What a notebook shows of ``answer``: its markers as links, the cited passages on hover and in a list below.
+
+    ``report`` is that of ``validate_citations``, ``quotes`` of ``check_quotes`` (found ones are highlighted in their
+    passages, others named), ``numbers`` of ``check_numbers``. What reads as a marker and is none of the report's
+    stands in words quoted from a passage, and is told to be no citation. Unknown ids, sentences without a source,
+    missing quotes and numbers are marked with a sign and in words. Everything from models and documents is escaped.
+    """
+    known = {source.id: source for source in report.sources}
+    warnings = [
+        (sentence.start + number.start, sentence.start + number.end, "not in the source")
+        for sentence, found in numbers
+        for number in found
+    ]
+    uncited = [(sentence.end, sentence.end, "no source") for sentence in report.uncited if not sentence.invalid_ids]
+    page = (
+        "rag-lab-" + hashlib.sha256(repr((answer, [(s.id, s.text) for s in report.sources])).encode()).hexdigest()[:8]
+    )
+    highlights = {id_: [check.span for check in quotes if check.source_id == id_ and check.span] for id_ in known}
+
+    def html_marker(citation: Citation) -> str:
+        return "".join(
+            _html_link(page, known[id_], highlights[id_])
+            if id_ in known
+            else _html_warning(f"[{id_}]", "no such source")
+            for id_ in citation.ids
+        )
+
+    def plain_marker(citation: Citation) -> str:
+        return "".join(
+            f"[{id_}]" if id_ in known else _plain_warning(f"[{id_}]", "no such source") for id_ in citation.ids
+        )
+
+    notes = _notes(report, quotes)
+    body = _annotated(answer, report.citations, [*warnings, *uncited], escape, html_marker, _html_warning)
+    items = "".join(_html_source(page, source, highlights[source.id]) for source in report.sources)
+    lines = "".join(f'<p dir="auto">{escape(note)}</p>' for note in notes)
+    html = (
+        f'<div class="rag-lab-answer tex2jax_ignore mathjax_ignore">{_STYLE}'
+        f'<div class="answer" dir="auto">{body}</div><ul>{items}</ul>{lines}</div>'
+    )
+    text = _annotated(answer, report.citations, [*warnings, *uncited], str, plain_marker, _plain_warning)
+    listed = [
+        f"[{source.id}] {_heading(source)}{f' <{source.uri}>' if source.uri else ''}" for source in report.sources
+    ]
+    return AnswerView(html, "\n".join([text, "", *listed, *notes]).translate(_CONTROLS))
+
+
+def _annotated(
+    answer: str,
+    citations: Sequence[Citation],
+    warnings: Sequence[tuple[int, int, str]],
+    write: Callable[[str], str],
+    write_marker: Callable[[Citation], str],
+    write_warning: Callable[[str, str], str],
+) -> str:
+    """The answer with its markers and the ranges warned of written as given, everything else by ``write``."""
+    places = [(c.start, c.end, write_marker(c)) for c in citations]
+    quoted = set(find_citations(answer)) - set(citations)
+    places += [(c.start, c.end, write(f"{c.text} (no citation)")) for c in quoted]
+    places += [(start, end, write_warning(answer[start:end], why)) for start, end, why in warnings]
+    pieces, last = [], 0
+    for start, end, written in sorted(places):
+        if start < last:  # a number in a quoted marker
+            continue
+        pieces += [write(answer[last:start]), written]
+        last = end
+    return "".join([*pieces, write(answer[last:])])
+
+
+def _html_warning(text: str, why: str) -> str:
+    return f'<span class="warning">{escape(text)} ⚠ {escape(why)}</span>'
+
+
+def _plain_warning(text: str, why: str) -> str:
+    return f"{text} (! {why})"
+
+
+def _html_link(page: str, source: Source, spans: Sequence[CharSpan]) -> str:
+    anchor = escape(f"#{page}-{source.id}")
+    return (
+        f'<span class="cited"><a href="{anchor}">[{escape(source.id)}]</a>'
+        f'<span class="passage" role="tooltip" dir="auto" hidden style="display: none">{escape(_heading(source))}\n'
+        f"{_highlighted(source.text, spans)}</span></span>"
+    )
+
+
+def _html_source(page: str, source: Source, spans: Sequence[CharSpan]) -> str:
+    # Any other scheme (javascript:, data:) is shown and not linked.
+    web = source.uri.lower().startswith(("https://", "http://"))
+    uri = (
+        f'<a href="{escape(source.uri)}" rel="noreferrer noopener">{escape(source.uri)}</a>'
+        if web
+        else escape(source.uri)
+    )
+    return (
+        f'<li id="{escape(f"{page}-{source.id}")}" dir="auto">[{escape(source.id)}] {escape(_heading(source))} {uri}'
+        f'<details><summary>passage</summary><div class="passage" dir="auto">{_highlighted(source.text, spans)}</div>'
+        "</details></li>"
+    )
+
+
+def _heading(source: Source) -> str:
+    path = [normalize("NFC", part) for part in (source.title, *source.section_path)]
+    return " › ".join(path[1:] if path[:1] == path[1:2] else path)  # a title is often the first heading too
+
+
+def _highlighted(text: str, spans: Sequence[CharSpan]) -> str:
+    """The text with a mark around what the spans cover together."""
+    pieces, last = [], 0
+    for start, end in sorted(spans):
+        start = max(start, last)
+        if start < end:
+            pieces += [escape(text[last:start]), f"<mark>{escape(text[start:end])}</mark>"]
+            last = end
+    return "".join([*pieces, escape(text[last:])])
+
+
+def _notes(report: CitationReport, quotes: Sequence[QuoteCheck]) -> list[str]:
+    cited = len(report.sentences) - len(report.uncited)
+    notes = [f"{cited} of {len(report.sentences)} sentences cite a source."]
+    if report.invalid_ids:
+        notes.append(f"⚠ no such source: {', '.join(report.invalid_ids)}")
+    notes += [f"⚠ {_QUOTES[q.status]}: [{q.source_id}] “{q.quote}”" for q in quotes if q.status != "found"]
+    return notes

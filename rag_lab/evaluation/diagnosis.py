@@ -1,0 +1,196 @@
+"""Was it the retrieval or the writing? Where each answer went wrong, and where the next hour should go.
+
+The diagnosis of a set of questions as one figure.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from rag_lab.answering.trace import Answer
+from rag_lab.evaluation.scoring import Judge, is_correct, outcome
+from rag_lab.metrics import span_recall, wilson_interval
+from rag_lab.plots import COLOURS, HATCHES
+from rag_lab.types import Chunk, GoldSpan, Question
+
+FailureMode = Literal[
+    "right",
+    "rightly_refused",
+    "retrieval_failed",
+    "lost_in_selection",
+    "writing_failed",
+    "wrong_reason",
+    "answered_anyway",
+    "error",
+]
+FAILURE_MODES: tuple[FailureMode, ...] = get_args(FailureMode)
+
+# A gold range counts as held where at least this share of its characters is: a chunk border may cut off its end.
+LEAST_HELD = 0.5
+
+# What to work on, for the verdicts that are failures.
+ADVICE: dict[str, str] = {
+    "retrieval_failed": "retrieval (chunking, context for chunks, the retriever, a larger k)",
+    "lost_in_selection": "selection (the gate's threshold, compression, the token budget)",
+    "writing_failed": "writing (the prompt, the order of sources, fewer of them, the model)",
+    "wrong_reason": "citations (right answers that their citations do not show)",
+    "answered_anyway": "refusal (the gate's threshold, and a prompt that says when to refuse)",
+    "error": "errors (nothing is known of these answers until they are asked again)",
+}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What became of one question.
+
+    ``detail``: of ``lost_in_selection`` the step (``gate``, ``filter``, ``extract``, ``budget`` …); of
+    ``writing_failed`` ``wrong``, ``ignored`` (wrong, and it cites other sources only), ``refused`` or ``uncited``
+    (right, without a citation); else "". ``reason`` is one sentence.
+    """
+
+    question_id: str
+    verdict: FailureMode
+    detail: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class DiagnosisSummary:
+    """How many questions have each verdict, and each ``"verdict: detail"``; ``next_step`` is a sentence."""
+
+    counts: dict[FailureMode, int]
+    details: dict[str, int]
+    n: int
+    next_step: str
+
+
+def diagnose(answer: Answer, question: Question, judge: Judge = is_correct) -> Diagnosis:
+    """Where ``answer``, which carries its trace, went wrong, by where the question's gold ranges got lost.
+
+    All gold ranges are needed. They are retrieved if the hits hold them, and in the prompt if ``answer.sources`` do;
+    held is a range of which ``LEAST_HELD`` of the characters are. A right answer is right for the wrong reason if it
+    cites sources none of which holds a gold range, or cites none while the gold is not in the prompt: another
+    passage may say the same, but nobody has checked that.
+    """
+    what = outcome(answer, question, judge)
+
+    def found(verdict: FailureMode, reason: str, detail: str = "") -> Diagnosis:
+        return Diagnosis(question.id, verdict, detail, reason)
+
+    if what == "error":
+        return found("error", answer.reason)
+    if what == "right_refusal":
+        return found("rightly_refused", answer.reason or "Nothing answers it, and it was refused.")
+    if what == "false_answer":
+        return found("answered_anyway", "Nothing in the documents answers it, and it was answered.")
+    in_prompt = _missing([source.chunk for source in answer.sources], question.gold) == []
+    cited = [source for source in answer.sources if source.id in answer.cited_ids]
+    cites_gold = len(_missing([source.chunk for source in cited], question.gold)) < len(question.gold)
+    ids = ", ".join(source.id for source in cited)
+    if what == "correct":
+        if cites_gold:
+            return found("right", "The answer is right and cites a source that holds its gold.")
+        if cited:
+            return found("wrong_reason", f"The answer is right, but {ids} does not hold the gold.")
+        if in_prompt:
+            return found("writing_failed", "The answer is right, but cites no source.", "uncited")
+        return found("wrong_reason", "The answer is right, though the gold was not in the prompt.")
+    lost = _missing([hit.chunk for hit in answer.trace.retrieved], question.gold)
+    if lost:
+        return found(
+            "retrieval_failed",
+            f"{len(lost)} of {len(question.gold)} gold ranges are not in the {len(answer.trace.retrieved)} hits.",
+        )
+    if not in_prompt:
+        step, reason = _lost_at(answer, question)
+        return found("lost_in_selection", reason, step)
+    if what == "unanswered":
+        return found("writing_failed", "The gold was in the prompt, and the answer was refused.", "refused")
+    if cited and not cites_gold:
+        return found("writing_failed", f"The gold was in the prompt, but {ids} was cited.", "ignored")
+    return found("writing_failed", "The gold was in the prompt, and the answer is wrong.", "wrong")
+
+
+def summarise(diagnoses: Sequence[Diagnosis]) -> DiagnosisSummary:
+    """Verdicts and details counted, and what to work on: the most frequent failure. ValueError for none."""
+    if not diagnoses:
+        raise ValueError("there are no diagnoses to sum up.")
+    counted = Counter(diagnosis.verdict for diagnosis in diagnoses)
+    details = Counter(f"{d.verdict}: {d.detail}" for d in diagnoses if d.detail)
+    counts = {verdict: counted[verdict] for verdict in FAILURE_MODES}
+    return DiagnosisSummary(counts, dict(details.most_common()), len(diagnoses), _next_step(counts, len(diagnoses)))
+
+
+def _next_step(counts: dict[FailureMode, int], n: int) -> str:
+    """Two failures are told apart if the 95% interval of one's share of both lies on one side of a half."""
+    first, second = sorted((v for v in counts if v in ADVICE), key=lambda verdict: -counts[verdict])[:2]
+    if not counts[first]:
+        return f"None of the {n} questions failed: ask harder ones."
+    said = f"{ADVICE[first]}, {counts[first]} of {n} questions"
+    if wilson_interval(counts[first], counts[first] + counts[second]).low > 0.5:
+        return f"Next hour: {said}."
+    return (
+        f"Next hour: {said}; but {second.replace('_', ' ')} ({counts[second]}) is not distinguishable from it with "
+        "so few questions."
+    )
+
+
+def _missing(chunks: Sequence[Chunk], gold: Iterable[GoldSpan]) -> list[GoldSpan]:
+    return [span for span in gold if span_recall(chunks, [span]) < LEAST_HELD]
+
+
+def _lost_at(answer: Answer, question: Question) -> tuple[str, str]:
+    """The step that dropped the gold, and the sentence that says so."""
+    missing = _missing([source.chunk for source in answer.sources], question.gold)
+    for dropped in answer.trace.dropped:
+        if span_recall([dropped.chunk], missing) > 0:
+            return dropped.step, f"{dropped.chunk.id}, which holds gold, was dropped: {dropped.reason}"
+    holders = [hit.chunk.id for hit in answer.trace.retrieved if span_recall([hit.chunk], missing) > 0]
+    if cut := [source.id for source in answer.sources if source.chunk.id in holders]:
+        return "extract", f"{cut[0]} is in the prompt without the sentences that hold the gold."
+    return "selection", answer.reason or f"{holders[0]} was retrieved, but is not in the prompt."
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LABELS = {
+    "right": "right, and cited",
+    "rightly_refused": "rightly refused",
+    "retrieval_failed": "retrieval failed",
+    "lost_in_selection": "lost in selection",
+    "writing_failed": "writing failed",
+    "wrong_reason": "right, wrong reason",
+    "answered_anyway": "answered anyway",
+    "error": "error",
+}
+
+
+def plot_diagnosis(axes: "Axes", summary: DiagnosisSummary) -> None:
+    """A bar a verdict: its share of all questions in percent, with Wilson's 95% interval, its count and its details.
+
+    Failures are hatched; below stands what to work on next.
+    """
+    rows = np.arange(len(FAILURE_MODES))
+    for row, verdict in zip(rows, FAILURE_MODES, strict=True):
+        share = wilson_interval(summary.counts[verdict], summary.n)
+        low, value, high = (100 * bound for bound in (share.low, share.value, share.high))
+        failed = verdict in ADVICE
+        axes.barh(row, value, color=COLOURS[1 if failed else 0], hatch=HATCHES[1 if failed else 0], edgecolor="white")
+        axes.errorbar(value, row, xerr=[[value - low], [high - value]], color="#333333", capsize=3, elinewidth=1.2)
+        parts = [
+            f"{detail.split(': ')[1]} {count}"
+            for detail, count in summary.details.items()
+            if detail.startswith(f"{verdict}:")
+        ]
+        count = str(summary.counts[verdict]) + (f" ({', '.join(parts)})" if parts else "")
+        axes.annotate(count, (high, row), (4, 0), textcoords="offset points", va="center", fontsize=8)
+    axes.set_yticks(rows, [_LABELS[verdict] for verdict in FAILURE_MODES])
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.margins(x=0.25)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(f"% of {summary.n} questions\n{summary.next_step}", wrap=True)

@@ -1,0 +1,151 @@
+"""Checks of notebook 08's exercises. Each returns None for a right answer, else a hint."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rag_lab.answering.trace import Answer, Trace
+from rag_lab.citations.validation import validate_citations
+from rag_lab.evaluation.diagnosis import diagnose
+from rag_lab.llm.prompt import Usage
+from rag_lab.metrics import Outcome, answer_scores
+from rag_lab.prompting.templates import assign_sources
+from rag_lab.prompting.token_budget import Dropped
+from rag_lab.sweeps import run
+from rag_lab.sweeps.config import NOT_EXTRACTIVE, parse_sweep
+from rag_lab.types import Chunk, Document, GoldSpan, Hit, Question
+
+# Exercise 1: whether the documents answer the question, the answer's status, and whether it is right.
+REPLIES = (
+    (True, "answered", True),
+    (True, "answered", True),
+    (True, "partial", True),
+    (True, "answered", False),
+    (True, "refused", False),
+    (True, "error", False),
+    (False, "answered", False),
+    (False, "refused", False),
+)
+
+# Exercise 2: an invented page, and a question whose gold is its second sentence.
+PAGE = Document("page", "The kiosk opens at ten. The boat leaves at noon. Dogs travel free.")
+KIOSK, BOAT, DOGS = (
+    Chunk("page", index, text, PAGE.text.index(text), PAGE.text.index(text) + len(text))
+    for index, text in enumerate(("The kiosk opens at ten.", "The boat leaves at noon.", "Dogs travel free."))
+)
+QUESTION = Question("boat", "When does the boat leave?", ("noon",), (GoldSpan("page", BOAT.start, BOAT.end),))
+
+
+@dataclass(frozen=True)
+class Case:
+    """What was retrieved, which of it came into the prompt (as S1, S2 …), and what was written."""
+
+    retrieved: tuple[Chunk, ...]
+    prompt: tuple[Chunk, ...]
+    written: str
+
+
+CASES: Mapping[str, Case] = {
+    "A": Case((KIOSK, DOGS), (KIOSK, DOGS), "The boat leaves at ten [S1]."),
+    "B": Case((KIOSK, BOAT, DOGS), (KIOSK, DOGS), "The boat leaves at ten [S1]."),
+    "C": Case((KIOSK, BOAT), (KIOSK, BOAT), "The boat leaves at ten [S1]."),
+    "D": Case((BOAT, DOGS), (BOAT, DOGS), "It leaves at noon [S2]."),
+    "E": Case((BOAT, DOGS), (BOAT, DOGS), "It leaves at noon [S1]."),
+}
+
+# Exercise 3: the file to be written has this many runs, and cuts and embeds the handbook this often.
+RUNS, INDEXES = 8, 2
+
+
+def show_case(letter: str) -> str:
+    """One of ``CASES`` in three lines."""
+    case = CASES[letter]
+    named = {name: " | ".join(c.text for c in getattr(case, name)) for name in ("retrieved", "prompt")}
+    return f"{letter}: retrieved {named['retrieved']}\n   in prompt {named['prompt']}\n   written   {case.written}"
+
+
+def check_scores(attempt: tuple[int, int, float]) -> str | None:
+    """Of ``REPLIES``: the sum, the sum with wrong answers as −1, and the mean score a question of the former."""
+    outcomes = [_outcome(*reply) for reply in REPLIES]
+    plain, strict = answer_scores(outcomes), answer_scores(outcomes, wrong_as_minus=True)
+    assert plain.mean is not None
+    if len(attempt) != 3:
+        return "give three numbers: the sum, the sum with wrong answers as −1, the mean"
+    total, minus, mean = attempt
+    if total == plain.total + plain.counts["right_refusal"]:
+        return "a negative that is rightly refused gets 0: only a right answer earns a point"
+    if total == plain.total + plain.counts["false_answer"]:
+        return "an answered negative takes a point away"
+    if total != plain.total:
+        return "+1 for each positive answered rightly (in part too), −1 for each negative answered, else 0"
+    if minus != strict.total:
+        return "as the sum, and one less for each positive that was answered wrongly"
+    if abs(mean - plain.total / len(REPLIES)) < 5e-4:
+        return "an error is no answer: it is counted apart and has no score, so it is not divided by either"
+    return None if abs(mean - plain.mean.value) < 5e-4 else "divide the sum by the number of replies with a score"
+
+
+def check_verdicts(attempt: Mapping[str, str]) -> str | None:
+    """The verdict on each of ``CASES``, by letter."""
+    for letter, case in CASES.items():
+        given = attempt.get(letter, "")
+        found = diagnose(_answer(case), QUESTION)
+        if given != found.verdict:
+            return f"{letter} is not {given!r}. {found.reason}"
+    return None
+
+
+def check_file(attempt: str) -> str | None:
+    """A sweep file's text with ``RUNS`` runs on ``INDEXES`` indexes, each key of which can make a difference."""
+    try:
+        sweep = parse_sweep(attempt, "attempt")
+    except (ValueError, FileNotFoundError) as error:
+        return str(error)
+    runs = len(sweep.configurations)
+    if runs != RUNS:
+        return f"that is {runs} runs, not {RUNS}: in a grid, multiply the lengths of the lists"
+    indexes = len(run.groups(sweep, range(1, runs + 1)))
+    if indexes != INDEXES:
+        return f"that makes {indexes} indexes, not {INDEXES}: chunking, context and encoder make one, k does not"
+    idle = [key for key in sweep.swept if key.startswith(NOT_EXTRACTIVE) and key != "llm.model"]
+    if idle and any(c["llm.model"] == "extractive" for c in sweep.configurations):
+        return f"{', '.join(idle)} makes no difference to a reader that only quotes"
+    return None
+
+
+def check_honest(attempt: Callable[[np.ndarray, np.ndarray], tuple[int, float]]) -> str | None:
+    """``attempt(table, half)``: the row that is best on the columns in ``half``, and its mean on the other columns.
+
+    ``table`` (configurations, questions) holds scores; ``half`` (questions,) is True for those that choose.
+    """
+    table = np.array([[1, 1, 0, -1, 0, 0], [0, 1, 0, 1, 1, 1], [1, 0, 1, 0, 1, -1]], dtype=float)
+    half = np.array([True, True, True, False, False, False])
+    for scores, chosen in ((table, half), (table[::-1], half), (table, ~half)):
+        best = int(scores[:, chosen].mean(axis=1).argmax())
+        found, mean = attempt(scores, chosen)
+        if found == scores.mean(axis=1).argmax() != best:
+            return "that row is best on all questions: choose on one half only"
+        if found != best:
+            return f"row {found} of\n{scores}\nis not the first best on the columns {np.flatnonzero(chosen)}"
+        if not np.isclose(mean, scores[best, ~chosen].mean()):
+            return "its number is its mean on the other half, the questions that did not choose it"
+    return None
+
+
+def _outcome(answerable: bool, status: str, right: bool) -> Outcome:
+    if status == "error":
+        return "error"
+    if status == "refused":
+        return "unanswered" if answerable else "right_refusal"
+    if not answerable:
+        return "false_answer"
+    return "correct" if right else "wrong"
+
+
+def _answer(case: Case) -> Answer:
+    sources = tuple(assign_sources(case.prompt))
+    hits = tuple(Hit(chunk, 1.0, rank) for rank, chunk in enumerate(case.retrieved, 1))
+    dropped = tuple(Dropped(chunk, "budget", "no room") for chunk in case.retrieved if chunk not in case.prompt)
+    trace = Trace(QUESTION.text, hits, dropped, None, 0, case.written, "", Usage(), {})
+    return Answer(case.written, "answered", sources, validate_citations(case.written, sources), trace)

@@ -1,0 +1,95 @@
+"""What every language model takes and gives: prompts in blocks, completions, usage."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+CacheTTL = Literal["", "5m", "1h"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of a prompt. ``cache`` marks the end of a beginning worth keeping (5 minutes or 1 hour at Claude)."""
+
+    text: str
+    cache: CacheTTL = ""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One message of a conversation."""
+
+    role: Literal["user", "assistant"]
+    blocks: tuple[Block, ...]
+
+    @property
+    def text(self) -> str:
+        """The blocks' texts, joined with nothing between them."""
+        return "".join(block.text for block in self.blocks)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """System blocks and turns. A last turn by the assistant is a beginning that the model continues."""
+
+    turns: tuple[Turn, ...]
+    system: tuple[Block, ...] = ()
+
+    @classmethod
+    def of(
+        cls, question: str, system: str = "", history: Sequence[tuple[str, str]] = (), beginning: str = ""
+    ) -> "Prompt":
+        """A prompt from plain strings; ``history`` holds (role, text) pairs, oldest first.
+
+        ValueError for a role that is neither user nor assistant.
+        """
+        if unknown := [role for role, _ in history if role not in ("user", "assistant")]:
+            raise ValueError(f"role is {unknown[0]!r}; a turn is the user's or the assistant's.")
+        turns = [Turn(role, (Block(text),)) for role, text in history]  # type: ignore[arg-type]
+        turns.append(Turn("user", (Block(question),)))
+        if beginning:
+            turns.append(Turn("assistant", (Block(beginning),)))
+        return cls(tuple(turns), (Block(system),) if system else ())
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens, seconds and US dollars of one call or, added up, of many. Local models cost no dollars."""
+
+    input_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_read_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
+    dollars: float = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.output_tokens + other.output_tokens,
+            self.seconds + other.seconds,
+            self.dollars + other.dollars,
+        )
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What a model wrote. ``stop_reason``: ``end_turn``, ``max_tokens``, ``refusal`` or ``stop_sequence``."""
+
+    text: str
+    usage: Usage
+    stop_reason: str
+
+
+Stream = Generator[str, None, Completion]
+
+
+def finish(stream: Stream) -> Completion:
+    """Run a model's stream to its end and return the Completion that it ends with."""
+    while True:
+        try:
+            next(stream)
+        except StopIteration as end:
+            return end.value

@@ -1,0 +1,74 @@
+"""Recorded responses of paid models: asked once, kept on disk, replayed where nobody has a key."""
+
+import datetime
+import functools
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rag_lab import settings
+from rag_lab.storage import Store, content_key
+
+
+def folder() -> Path:
+    """The folder to hand out: ``recordings`` in the cache folder."""
+    return settings.cache_folder() / "recordings"
+
+
+_opening = threading.Lock()
+
+
+@functools.cache
+def _open(path: Path) -> Store:
+    return Store(path)
+
+
+def store() -> Store:
+    """The recorded responses. Every user in this process shares one open file."""
+    with _opening:
+        return _open(folder() / "responses.jsonl")
+
+
+def key(request: Mapping[str, Any]) -> str:
+    """The name of a request: a hash of everything that shapes its response. API keys are no part of a request."""
+    return content_key(request)
+
+
+def find(request: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The recorded response, or None where it must be asked for (mode *live* only).
+
+    Raises RuntimeError in mode *offline*, where only local models run, and LookupError naming the request where
+    mode *replay* has no recording of it.
+    """
+    mode = settings.mode()
+    if mode == "offline":
+        raise RuntimeError(
+            f"{request['model']} was not called: RAG_LAB_MODE is 'offline' (local models only). Set it to 'live' "
+            "with a key in ANTHROPIC_API_KEY, or to 'replay' with a folder of recorded responses."
+        )
+    record = store().get(key(request))
+    if record is None and mode == "replay":
+        _open.cache_clear()  # the folder may have been copied in since it was opened
+        record = store().get(key(request))
+        if record is None:
+            raise LookupError(
+                f"No recording of this request to {request['model']}, beginning {first_words(request)!r} (key "
+                f"{key(request)}) in {folder()}: record it with RAG_LAB_MODE=live, or set RAG_LAB_CACHE to the "
+                "folder that holds `recordings`."
+            )
+    return record
+
+
+def keep(name: str, model: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Store ``record`` under a ``key``, with the model and today's date; it is on disk when this returns."""
+    dated = {"model": model, "date": datetime.date.today().isoformat(), **record}
+    store().put(name, dated)
+    return dated
+
+
+def first_words(request: Mapping[str, Any]) -> str:
+    """The first 60 characters of a request's last message."""
+    content = request["messages"][-1]["content"] if request.get("messages") else ""
+    texts = [content] if isinstance(content, str) else [block.get("text", "") for block in content]
+    return " ".join(" ".join(texts).split())[:60]

@@ -1,0 +1,99 @@
+"""The spending cap of a process, and the estimate beside the actual cost of paid work."""
+
+import contextlib
+import math
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+from rag_lab.llm.pricing import Estimate, usd
+
+DEFAULT_MAX_USD = 1.00
+
+
+class OverBudget(RuntimeError):  # noqa: N818
+    """A call was not sent, because it could have passed the cap."""
+
+
+def max_usd() -> float:
+    """``RAG_LAB_MAX_USD``: the most that this process may spend, in US dollars (default 1.00).
+
+    Raises ValueError where it is not a number of at least 0.
+    """
+    text = os.environ.get("RAG_LAB_MAX_USD", str(DEFAULT_MAX_USD))
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise ValueError(f"RAG_LAB_MAX_USD is {text!r}; set it to a number of US dollars, 0 or more.")
+    return value
+
+
+class Budget:
+    """A ledger that threads share. Money is reserved before a call at its worst case and settled afterwards.
+
+    ``spent`` is the actual cost in US dollars so far. The cap holds for one process: worker processes have their
+    own.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reserved = 0.0
+        self.spent = 0.0
+        self.open_estimates = 0
+
+    def left(self) -> float:
+        """US dollars neither spent nor reserved."""
+        return max_usd() - self.spent - self._reserved
+
+    def reserve(self, amount: float, what: str) -> None:
+        """Set ``amount`` dollars aside for ``what``. Raises OverBudget, setting nothing aside, at the cap."""
+        with self._lock:
+            left = self.left()
+            if amount > left + 1e-12:
+                raise OverBudget(
+                    f"Not sent: {what} could cost up to {usd(amount)}, and {usd(max(left, 0.0))} of the "
+                    f"${max_usd():.2f} cap is left. Raise RAG_LAB_MAX_USD or ask for less."
+                )
+            self._reserved += amount
+
+    def open_estimate(self, change: int) -> None:
+        """Count a block of ``paid_work`` in (+1) or out (-1)."""
+        with self._lock:
+            self.open_estimates += change
+
+    def settle(self, reserved: float, actual: float) -> None:
+        """Replace what was set aside by what the call cost."""
+        with self._lock:
+            self._reserved -= reserved
+            self.spent += actual
+
+
+BUDGET = Budget()
+
+
+@contextlib.contextmanager
+def paid_work(estimate: Estimate) -> Iterator[None]:
+    """Print ``estimate`` on standard error before the block and, however it ends, what was spent beside it.
+
+    Nothing is printed for an estimate of $0, nor inside another such block.
+    """
+    budget = BUDGET
+    silent = budget.open_estimates > 0 or not estimate.dollars
+    before = budget.spent
+    if not silent:
+        over = "; MORE THAN IS LEFT, the run will stop at the cap" if estimate.dollars > budget.left() else ""
+        print(f"Estimate: {estimate}; ${budget.left():.2f} of the cap left{over}", file=sys.stderr)
+    budget.open_estimate(+1)
+    try:
+        yield
+    finally:
+        budget.open_estimate(-1)
+        if not silent:
+            print(
+                f"Actual: {usd(budget.spent - before)} (estimate {usd(estimate.dollars)}, "
+                f"${budget.left():.2f} of the cap left)",
+                file=sys.stderr,
+            )

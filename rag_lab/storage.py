@@ -1,0 +1,145 @@
+"""Files that a killed run leaves whole: atomic writes, append-only JSON Lines, values computed once and kept."""
+
+import hashlib
+import json
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rag_lab import settings
+
+
+def content_key(*parts: Any) -> str:
+    """SHA-256 (64 hex digits) of ``parts`` as canonical JSON: equal content, equal keys, in any dict order.
+
+    Raises TypeError if a part is not JSON content (text, numbers, booleans, None, lists, dicts).
+    """
+    canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+def write_atomic(path: str | Path, data: bytes | str) -> None:
+    """Replace the file at ``path`` by ``data`` (text as UTF-8), whole or not at all; folders are made if missing."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")  # two processes may write the same file
+    part.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
+    os.replace(part, path)
+
+
+def jsonl_bytes(records: Iterable[Any], default: Callable[[Any], Any] | None = None) -> bytes:
+    """One line of ASCII JSON per record. ``default`` converts what JSON cannot hold, as in ``json.dumps``."""
+    return "".join(json.dumps(record, default=default) + "\n" for record in records).encode("ascii")
+
+
+def append_jsonl(path: str | Path, records: Iterable[Any], default: Callable[[Any], Any] | None = None) -> None:
+    """Append ``records`` to a JSON Lines file in one write; they are on disk when this returns.
+
+    If an earlier write was cut short, the records start on a new line. Raises TypeError before anything is written
+    if a record is not JSON content, OSError if the disk is full.
+    """
+    data = jsonl_bytes(records, default)
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+b", buffering=0) as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                data = b"\n" + data
+        written = file.write(data)
+        os.fsync(file.fileno())
+    if written != len(data):
+        raise OSError(f"{path}: {written} of {len(data)} bytes were written; is the disk full?")
+
+
+def read_jsonl(path: str | Path, strict: bool = False) -> list[Any]:
+    """The records of a JSON Lines file, in order.
+
+    By default, unreadable lines are skipped with one warning. If ``strict``, they raise ValueError with file and
+    line; only a last line without a line end, which a crash cut short, is dropped.
+    """
+    lines = Path(path).read_bytes().split(b"\n")
+    records, unreadable = [], 0
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            records.append(json.loads(line))
+        except ValueError as error:
+            if strict and number < len(lines):
+                raise ValueError(f"{path}, line {number} is not JSON: {error}.") from error
+            unreadable += 1
+    if unreadable and not strict:
+        warnings.warn(f"{path}: {unreadable} unreadable line(s) skipped (a write was cut short).", stacklevel=2)
+    return records
+
+
+def cached_array(kind: str, key: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """The array kept as ``KIND/KEY.npy`` in the cache folder; made by one process if it is not there yet."""
+    path = settings.cache_folder() / kind / f"{key}.npy"
+    with _lock(path):
+        if not path.exists():
+            part = path.with_suffix(".part.npy")
+            np.save(part, make())
+            os.replace(part, path)
+        return np.load(path, allow_pickle=False)
+
+
+def cached_json(kind: str, key: str, make: Callable[[], Any]) -> Any:
+    """The JSON value kept as ``KIND/KEY.json`` in the cache folder; made by one process if it is not there yet."""
+    path = settings.cache_folder() / kind / f"{key}.json"
+    with _lock(path):
+        if not path.exists():
+            write_atomic(path, json.dumps(make()))
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _lock(path: Path) -> Any:
+    """A lock that the system releases if the process is killed."""
+    from filelock import FileLock
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(path.with_suffix(".lock"))
+
+
+class Store:
+    """Records by key in a JSON Lines file, which is only ever appended to.
+
+    Each ``put`` is one write, forced to disk before it returns. A line that a crash cut short is skipped on reading,
+    with a warning. Of two records with one key the later counts. Threads may share a Store; processes may share the
+    file, and see each other's records when they open it.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        entries = read_jsonl(self.path) if self.path.exists() else []
+        kept = [e for e in entries if isinstance(e, dict) and "key" in e and "record" in e]
+        if len(kept) < len(entries):
+            warnings.warn(f"{self.path}: {len(entries) - len(kept)} line(s) of no Store skipped.", stacklevel=2)
+        self._records: dict[str, dict[str, Any]] = {entry["key"]: entry["record"] for entry in kept}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The record stored under ``key``, or None."""
+        return self._records.get(key)
+
+    def put(self, key: str, record: dict[str, Any]) -> None:
+        """Keep ``record`` (JSON content only) under ``key``; it is on disk when this returns."""
+        self.put_many({key: record})
+
+    def put_many(self, records: Mapping[str, dict[str, Any]]) -> None:
+        """``put`` for each of ``records``, in one write."""
+        entries = [{"key": key, "record": record} for key, record in records.items()]
+        with self._lock:
+            append_jsonl(self.path, entries)
+            for line in jsonl_bytes(entries).splitlines():  # what a later reader will see
+                entry = json.loads(line)
+                self._records[entry["key"]] = entry["record"]

@@ -1,0 +1,296 @@
+"""Numbers, dates and times of day found in a text, however they are written: 1,000, ۱۰۰۰, twenty-five, 百分之二十.
+
+Numbers, dates and amounts in a claim that the text it cites does not hold.
+"""
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import regex
+import yaml
+
+from rag_lab import settings
+
+WORDS = settings.DATA / "number_words.yaml"
+
+_MAX_DIGITS = 40  # a longer run of digits is a code
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number with its unit, a date or a time of day: ``text == whole[start:end]``.
+
+    ``values``: what it may mean. Numbers are Decimals ("1.250" is 1250 or 1.25), dates (year, month, day) with None
+    for what is not said ("3/4/2024" is in March or in April), times minutes after midnight. A code such as 3.2.1 is
+    a number whose value is itself, a string. ``unit``: a name of ``data/number_words.yaml``, or "". ``weak``: it may
+    be no number at all ("one").
+    """
+
+    start: int
+    end: int
+    text: str
+    kind: Literal["number", "date", "time"]
+    values: frozenset[Any]
+    unit: str = ""
+    weak: bool = False
+
+
+def find_numbers(text: str) -> list[Number]:
+    """Every number, date and time in ``text``, in order and apart. Linear in its length."""
+    # regex knows digits of newer scripts than Python can read: those are no numbers. Offsets stay.
+    text = regex.sub(r"\d", lambda digit: digit[0] if digit[0].isdecimal() else "\ufffd", text)
+    found: list[Number] = []
+    after_word = False
+    for match in _lexicon().number.finditer(text):
+        number = _read(match)
+        joined = _joined(found[-1], number, text) if after_word and match["word"] else None
+        after_word = bool(match["word"])
+        if joined:
+            found[-1] = joined
+        else:
+            found.append(number)
+    whole: list[Number] = []
+    for number in found:
+        # The scale word and the unit of one number may have been read as the next ("3 million", 5千米).
+        taken = whole[-1].end if whole else 0
+        if number.start >= taken:
+            whole.append(_with_unit(number, text, taken) if number.kind == "number" else number)
+    return whole
+
+
+_HAN = "[〇零一二两兩三四五六七八九十百千万萬亿億]"
+# Not inside a name (A4, COVID19, v2.5); a hyphen is a minus only where nothing stands before it.
+_DIGITS = (
+    r"(?<![\p{Latin}\p{Cyrillic}\d_]|\d[.,٫٬])(?:(?<![\w)])[-−])?"
+    r"(?:\d{1,3}(?:[ \u00a0\u2009\u202f]\d{3})+(?!\d)(?:[.,٫]\d+)?|\d+(?:[.,٫٬．]\d+|['’]\d{3}(?!\d))*)"
+)
+_YEAR, _DAY = r"(?P<year>\d{4})(?!\d)", r"(?P<day>\d{1,2})(?!\d)"
+_NAME = r"(?<![\p{L}\p{M}])[בהלמ]?(?P<name>MONTH)\.?"
+_HAN_DAY = rf"(?:\s?{_DAY}\s?[日号號])?"
+_DATE = (
+    rf"(?<!\d[.,/-]?)(?:{_YEAR}[-/.](?P<month>\d{{1,2}})[-/.]{_DAY}"
+    rf"|(?P<first>\d{{1,2}})(?P<mark>[./])(?P<second>\d{{1,2}})(?P=mark){_YEAR}"
+    rf"|(?:{_YEAR}\s?年\s?)?(?P<month>\d{{1,2}})\s?月{_HAN_DAY}"
+    rf"|{_DAY}(?:st|nd|rd|th|-?го|\.)?\s?(?:of\s)?{_NAME}(?:,?\s{_YEAR})?)"
+    rf"|{_NAME}\s{_DAY}(?:st|nd|rd|th)?(?:,?\s{_YEAR})?|{_NAME},?\s{_YEAR}|{_NAME}"
+)
+_TIME = (
+    r"(?<![\d.,:])(?:(?P<hour>\d{1,2})[:：](?P<minute>\d{2})(?![\d:])(?:\s?(?P<half>[aApP])\.?[mM]\b\.?)?"
+    r"|(?P<hour>\d{1,2})\s?(?P<half>[aApP])\.?[mM]\b\.?"
+    r"|(?P<half>上午|早上|下午|晚上)?(?P<hour>\d{1,2})[点點时時](?:(?P<minute>\d{1,2})分|(?P<thirty>半))?)"
+)
+
+
+@functools.cache
+def _lexicon() -> SimpleNamespace:
+    """``data/number_words.yaml`` turned round (what a form means), and the patterns made of it."""
+    lists = yaml.safe_load(WORDS.read_text(encoding="utf-8"))
+    words, weak, scales, units = (_by_form(lists[key]) for key in ("words", "weak_words", "scales", "units"))
+    months = {form: number for number, forms in lists["months"].items() for form in forms}
+    pairs = lists["pairs"]
+    # Currency signs and codes, and the Chinese per cent, may come first.
+    first = ["百分之", *(form for form in units if regex.fullmatch(r"[a-z]{3}|us\$|\P{L}", form))]
+    # Hebrew writes prepositions, the article and "and" together with the word.
+    spelled = (
+        rf"(?<![\p{{L}}\p{{M}}\p{{N}}])[ובהכלמש]{{0,2}}(?i:(?P<word>{_one_of([*words, *weak, *scales, *pairs])}))"
+    )
+    date = _DATE.replace("MONTH", _one_of(months))
+    return SimpleNamespace(
+        words=words | weak | scales,
+        scales=scales,
+        weak={*weak, *scales},
+        weak_months=set(lists["weak_months"]),
+        units=units | {"百分之": "percent"},
+        months=months,
+        pairs=pairs,
+        joiners=set(lists["joiners"]),
+        number=regex.compile(
+            rf"(?P<date>{date})|(?P<time>{_TIME})|(?P<digits>{_DIGITS})|(?P<han>(?:(?!百分之){_HAN})++)|{spelled}",
+            regex.V0,
+        ),
+        unit_after=regex.compile(rf"[\s\u200c-]{{0,2}}(?i:(?P<form>{_one_of(units)}))"),
+        unit_before=regex.compile(rf"(?r)(?<!\p{{L}})(?i:(?P<form>{'|'.join(map(regex.escape, first))}))\s?\Z"),
+        scale_after=regex.compile(rf"\s?(?i:(?P<form>{_one_of(scales)}))"),
+        counter_after=regex.compile("|".join(lists["counters"])),
+    )
+
+
+def _by_form(lists: dict[Any, list[str]]) -> dict[str, Any]:
+    return {form.lower(): name for name, forms in lists.items() for form in forms}
+
+
+def _one_of(forms: Iterable[str]) -> str:
+    """Alternatives, the longest first. A form that ends in a letter must be a whole word, but for Chinese."""
+    letter = regex.compile(r"[\p{L}--\p{Han}]", regex.V1)
+    ends = {form: r"(?![\p{L}\p{M}])" if letter.match(form[-1]) else "" for form in forms}
+    return "|".join(regex.escape(form) + ends[form] for form in sorted(ends, key=len, reverse=True))
+
+
+def _read(match: Any) -> Number:
+    lexicon = _lexicon()
+    number = Number(match.start(), match.end(), match[0], "number", frozenset({match[0]}))
+    if match["date"]:
+        if dates := _dates(match):
+            bare = not (match["day"] or match["year"])
+            return replace(number, kind="date", values=dates, weak=bare and match["name"] in lexicon.weak_months)
+    elif match["time"]:
+        if (minutes := _minutes(match)) is not None:
+            return replace(number, kind="time", values=frozenset({minutes}))
+    elif match["digits"]:
+        return replace(number, values=_readings(match[0]))
+    elif match["han"]:
+        return replace(number, values=frozenset({Decimal(_han_value(match[0]))}), weak=True)
+    elif (form := match["word"].lower()) in lexicon.pairs:
+        return replace(number, values=frozenset({Decimal(2)}), unit=lexicon.pairs[form])
+    else:
+        return replace(number, values=frozenset({Decimal(lexicon.words[form])}), weak=form in lexicon.weak)
+    return number
+
+
+def _dates(match: Any) -> frozenset[Any]:
+    """What a date may mean; nothing where there is no such day or month."""
+    year, day = (int(match[part]) if match[part] else None for part in ("year", "day"))
+    if match["first"]:
+        pairs = [(int(match["second"]), int(match["first"]))]
+        pairs += [pairs[0][::-1]] if match["mark"] == "/" else []
+        found: list[tuple[int | None, int, int | None]] = [(year, m, d) for m, d in pairs]
+    else:
+        found = [(year, int(match["month"]) if match["month"] else _lexicon().months[match["name"]], day)]
+    return frozenset((y, m, d) for y, m, d in found if 1 <= m % 100 <= 12 and (d is None or 1 <= d <= 31))
+
+
+def _minutes(match: Any) -> int | None:
+    hour = int(match["hour"])
+    minute = 30 if match["thirty"] else int(match["minute"] or 0)
+    half = (match["half"] or "").lower()
+    if hour > 24 or minute > 59 or (half and half in "ap" and not 1 <= hour <= 12):
+        return None
+    if half in ("p", "下午", "晚上") and hour < 12:
+        hour += 12
+    return (hour * 60 + minute) if not (half == "a" and hour == 12) else minute
+
+
+def _readings(digits: str) -> frozenset[Any]:
+    """The values of a number in digits. One separator before three digits may be either kind."""
+    plain = "".join(str(int(c)) if c.isdigit() else c for c in digits).replace("−", "-").replace("．", ".")
+    plain = regex.sub("[ \u00a0\u2009\u202f'’٬]", "", plain)
+    marks = regex.findall("[.,٫]", plain)
+    whole, *groups = regex.split("[.,٫]", plain)
+    if len(plain) > _MAX_DIGITS:
+        return frozenset({plain})
+    if not marks:
+        return frozenset({Decimal(whole)})
+    joined = Decimal(whole + "".join(groups))
+    decimal = Decimal(f"{whole}{''.join(groups[:-1])}.{groups[-1]}")
+    if len(set(marks)) > 1:
+        return frozenset({decimal}) if marks.count(marks[-1]) == 1 else frozenset({plain})
+    if len(marks) > 1:
+        return (
+            frozenset({joined})
+            if all(len(group) in (2, 3) for group in groups) and len(groups[-1]) == 3
+            else frozenset({plain})
+        )
+    if marks[0] == "," and groups[0] == "000":
+        return frozenset({joined})
+    if marks[0] == "٫" or len(groups[0]) != 3 or len(whole.lstrip("-")) > 3 or whole.lstrip("-") == "0":
+        return frozenset({decimal})
+    return frozenset({joined, decimal})
+
+
+def _han_value(numeral: str) -> int:
+    """A number in Chinese characters: 二十五 is 25, 三千二百 is 3200, 二〇二四 is 2024."""
+    digits = {c: n for n, c in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2, "兩": 2}
+    powers = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
+    if all(character in digits for character in numeral):
+        return int("".join(str(digits[character]) for character in numeral[:_MAX_DIGITS]))
+    total = section = digit = 0
+    for character in numeral[:_MAX_DIGITS]:
+        if character in digits:
+            digit = digits[character]
+        elif (power := powers[character]) < 10**4:
+            section += (digit or 1) * power
+            digit = 0
+        else:
+            total = (total + section + digit or 1) * power
+            section = digit = 0
+    return total + section + digit
+
+
+def _joined(before: Number, word: Number, text: str) -> Number | None:
+    """Two words of one number: twenty-five, עשרים וחמישה, two hundred. None where they are two numbers."""
+    if before.unit or word.unit or text[before.end : word.start].lower() not in _lexicon().joiners:
+        return None
+    (a,), (b,) = before.values, word.values
+    if word.text.lower() in _lexicon().scales and a < b:
+        value = a * b
+    elif (0 < a < 10 and b == 10 and not before.weak) or any(
+        a >= low and a % m == 0 and b < m for low, m in ((20, 10), (100, 100))
+    ):
+        value = a + b
+    else:
+        return None
+    return Number(before.start, word.end, text[before.start : word.end], "number", frozenset({value}))
+
+
+def _with_unit(number: Number, text: str, taken: int) -> Number:
+    """The number with a scale word (3.85 million) and the unit around it; up to ``taken`` the text is another's."""
+    lexicon = _lexicon()
+    if number.unit:
+        return number
+    end, values, weak = number.end, number.values, number.weak
+    after = lexicon.unit_after.match(text, end)
+    scale = None if after or isinstance(next(iter(values)), str) else lexicon.scale_after.match(text, end)
+    if scale:
+        values = frozenset(value * lexicon.scales[scale["form"].lower()] for value in values)
+        end, weak = scale.end(), False
+        after = lexicon.unit_after.match(text, end)
+    before = None if after else lexicon.unit_before.search(text[max(taken, number.start - 6) : number.start])
+    unit = after or before
+    if not unit and values != {Decimal(1)} and lexicon.counter_after.match(text, end):
+        weak = False
+    start, end = number.start - (len(before[0]) if before else 0), after.end() if after else end
+    return Number(
+        start, end, text[start:end], "number", values, lexicon.units[unit["form"].lower()] if unit else "", weak
+    )
+
+
+_ITEM_NUMBER = regex.compile(r"\s*(?:[-*+•]\s+)?\d{1,3}[.)](?=\s)")
+
+
+def unsupported_numbers(claim: str, source: str) -> list[Number]:
+    """The numbers of ``claim`` that ``source`` does not hold, in order.
+
+    A number is held if the source has an equal one and their units are the same or one of them has none: 1,000 =
+    1000 = ۱۰۰۰ = one thousand and 20% = 20 percent, but 20 days are not 20 weeks. A date is held if the source has
+    its month and all that the claim adds to it. Nothing is computed or converted (two weeks are not 14 days), and a
+    number that stands in the source for something else counts as held. Numbers of list items and of names such as A4
+    are left out; "one" and its like count only before a unit.
+    """
+    held: dict[Any, set[str]] = {}
+    for number in find_numbers(source):
+        for key in _keys(number):
+            held.setdefault(key, set()).add(number.unit)
+    item = _ITEM_NUMBER.match(claim)
+    begin = item.end() if item else 0
+    claimed = [n for n in find_numbers(claim) if n.start >= begin and (n.unit or not n.weak)]
+    return [number for number in claimed if not _is_held(number, held)]
+
+
+def _keys(number: Number) -> Iterable[Any]:
+    """What a number of the source holds. A date holds its parts too: the year, the month, the day, and pairs."""
+    if number.kind != "date":
+        return [(number.kind, value) for value in number.values]
+    keys: set[Any] = set()
+    for year, month, day in number.values:
+        keys |= {("date", (y, month, d)) for y in {year, None} for d in {day, None}}
+        keys |= {("number", part) for part in (year, day) if part is not None}
+    return keys
+
+
+def _is_held(number: Number, held: dict[Any, set[str]]) -> bool:
+    units = set[str]().union(*(held.get((number.kind, value), ()) for value in number.values))
+    return bool(units) and (not number.unit or number.unit in units or "" in units)

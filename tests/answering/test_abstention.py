@@ -1,0 +1,89 @@
+"""Gates worked out by hand: which questions are refused at which threshold, and which threshold is best."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag_lab.answering.abstention import GatePoint, candidates, choose_threshold, gate, gate_scores, threshold_curve
+from rag_lab.types import Chunk, Hit
+
+# Answerable: 0.9 0.7 0.4; unanswerable: 0.5 0.2.
+SCORES = [0.9, 0.5, 0.7, 0.2, 0.4]
+KNOWN = [True, False, True, False, True]
+
+
+def test_the_curve_by_hand() -> None:
+    assert threshold_curve(SCORES, KNOWN, [0.0, 0.4, 0.45, 0.6, 1.0]) == [
+        GatePoint(0.0, 0.0, 1.0),
+        GatePoint(0.4, 0.0, 0.5),  # at the threshold is answered
+        GatePoint(0.45, pytest.approx(1 / 3), 0.5),
+        GatePoint(0.6, pytest.approx(1 / 3), 0.0),
+        GatePoint(1.0, 1.0, 0.0),
+    ]
+
+
+def test_candidates_part_the_scores_in_every_way() -> None:
+    assert candidates([0.5, 1.0, 0.5, -math.inf]) == [0.5, 0.75, math.nextafter(1.0, 2.0)]
+
+
+def test_the_threshold_chosen_by_hand() -> None:
+    # Wrong at 0.3: one (0.5 answered); at 0.6: one (0.4 refused). The higher of the two refuses rather.
+    assert choose_threshold(SCORES, KNOWN) == pytest.approx(0.6)
+    assert gate_scores(SCORES, KNOWN, 0.6) == [1, 0, 1, 0, 0]
+    assert gate_scores(SCORES, KNOWN, 0.3) == [1, -1, 1, 0, 1]
+    # An answerable question with nothing found is refused at any threshold.
+    assert choose_threshold([-math.inf, 0.8, 0.2], [True, True, False]) == pytest.approx(0.5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(-5, 5), st.booleans()), min_size=2, max_size=12))
+def test_no_threshold_is_better_than_the_one_chosen(pairs: list[tuple[int, bool]]) -> None:
+    scores, known = [float(s) for s, _ in pairs], [k for _, k in pairs]
+    if len(set(known)) < 2:
+        with pytest.raises(ValueError, match="Both answerable and unanswerable"):
+            choose_threshold(scores, known)
+        return
+    best = sum(gate_scores(scores, known, choose_threshold(scores, known)))
+    assert best == max(sum(gate_scores(scores, known, t / 2)) for t in range(-11, 13))
+    for point in threshold_curve(scores, known):
+        answered = [score >= point.threshold for score in scores]
+        assert point.false_refusals == pytest.approx(
+            np.mean([not a for a, k in zip(answered, known, strict=True) if k])
+        )
+        assert point.false_answers == pytest.approx(
+            np.mean([a for a, k in zip(answered, known, strict=True) if not k])
+        )
+
+
+@pytest.mark.parametrize(
+    ("scores", "known", "message"),
+    [
+        ([0.1], [True, False], "1 scores and 2 labels"),
+        ([0.1, math.nan], [True, False], "1 of 2 scores are NaN"),
+        ([-math.inf, -math.inf], [True, False], "None of the 2 scores is finite"),
+    ],
+)
+def test_what_cannot_be_calibrated(scores: list[float], known: list[bool], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        choose_threshold(scores, known)
+
+
+def test_the_gate_says_which_of_the_two_it_was() -> None:
+    hit = Hit(Chunk("a", 0, "Dogs.", 0, 5), 0.31, 1)
+    assert gate([], None) == gate([], 0.4) == "no passage found"
+    assert gate([hit], 0.42) == "no passage over the threshold 0.42 (best 0.31)"
+    assert gate([hit], 0.31) == gate([hit], None) == ""
+    with pytest.raises(ValueError, match="NaN"):  # no refusal, which would be scored
+        gate([Hit(hit.chunk, math.nan, 1)], 0.1)
+
+
+def test_scores_without_a_label_or_a_value_are_not_judged() -> None:
+    with pytest.raises(ValueError, match="2 scores and 1 labels"):
+        gate_scores([0.1, 0.2], [True], 0.15)
+    with pytest.raises(ValueError, match="1 of 2 scores are NaN"):
+        gate_scores([0.1, math.nan], [True, False], 0.15)
+    with pytest.raises(ValueError, match="threshold is NaN"):
+        gate_scores([0.1, 0.2], [True, False], math.nan)

@@ -1,0 +1,126 @@
+"""What makes a generated question useless: copies, duplicates, negatives with an answer."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag_lab.answering.extractive import ExtractiveReader
+from rag_lab.citations.faithfulness import NoVerdict
+from rag_lab.evaluation.question_checks import copies, duplicate_of, model_check, sentence_check, speaks_of_passage
+from rag_lab.llm.prompt import Completion, Prompt, Usage
+from rag_lab.types import Chunk
+
+PASSAGE = "Full-time staff have 28 working days a year. From the fifth year of service it is 30."
+
+
+@pytest.mark.parametrize(
+    ("question", "copied"),
+    [
+        ("How much vacation is there in the sixth year?", False),
+        ("How many working days a year are there?", False),  # "working days a year": 4 terms of 8
+        ("Do full-time staff have 28 working days a year?", True),
+        ("From the fifth year of service it is what?", True),  # 8 terms in a row
+        ("The fifth year of service?", True),  # all of it
+        ("", False),
+    ],
+)
+def test_copies(question: str, copied: bool) -> None:
+    assert copies(question, PASSAGE) == copied
+
+
+def test_copies_in_a_script_without_spaces() -> None:
+    assert copies("全职员工每年有多少天假期", "全职员工每年有多少天假期？二十八天。")
+    assert not copies("一年能休息多久？", "全职员工每年有二十八天假期。")
+
+
+@given(st.text(min_size=1, max_size=60))
+@settings(max_examples=50, deadline=None)
+def test_a_question_copies_itself_and_is_its_own_duplicate(question: str) -> None:
+    assert duplicate_of(question, [("other", "zzz qqq"), ("same", question)]) == "same"
+    if any(map(str.isalpha, question)):
+        assert copies(question, question) or not question.isascii()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("How many vacation days do full-time staff get?", "how many VACATION days does full-time staff get", True),
+        ("When does the office open?", "When does the office close?", False),
+        ("How much rain fell in Bergen in May 2019?", "How much rain fell in Bergen in May 2020?", False),
+        ("Are dogs allowed in the office?", "Is there a canteen?", False),
+    ],
+)
+def test_duplicates(one: str, other: str, same: bool) -> None:
+    assert (duplicate_of(one, [("q1", other)]) == "q1") == same
+    assert duplicate_of(one, []) is None
+
+
+def test_a_question_about_its_own_wording() -> None:
+    assert speaks_of_passage("How many characters does this sentence contain?")
+    assert not speaks_of_passage("How long is a sentence for theft?")
+
+
+class Stub:
+    """TEST DOUBLE: answers with the text it is given."""
+
+    name = "stub"
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.asked: list[Any] = []
+
+    def complete(self, prompt: Prompt, **_: Any) -> Completion:
+        self.asked.append(json.loads(prompt.turns[-1].text))
+        return Completion(self.text, Usage(), "end_turn")
+
+
+CHUNKS = [Chunk("a", 0, "Dogs are welcome.", 0, 17), Chunk("b", 0, PASSAGE, 0, len(PASSAGE))]
+
+
+def verdict(answered: object, source: str, quote: object) -> str:
+    return json.dumps({"answered": answered, "source": source, "quote": quote})
+
+
+def test_a_model_must_quote_what_answers() -> None:
+    llm = Stub(verdict(True, "S2", "From the fifth year of service it is 30"))
+    assert model_check(llm)("How much later?", CHUNKS) == (CHUNKS[1], "From the fifth year of service it is 30")
+    assert [p["text"] for p in llm.asked[0]["passages"]] == [c.text for c in CHUNKS]
+    for text in (
+        verdict(False, "", ""),
+        verdict(True, "S1", "From the fifth year of service it is 30"),
+        verdict(True, "S9", "Dogs are welcome."),
+        verdict(False, "S1", "Dogs are welcome."),
+    ):
+        assert model_check(Stub(text))("?", CHUNKS) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yes", "[]", "{}", "null", "[" * 100_000, verdict("false", "S1", "x"), verdict(True, "S1", None)]
+)
+def test_no_json_is_no_verdict(text: str) -> None:
+    with pytest.raises(NoVerdict, match="stub gave no verdict"):
+        model_check(Stub(text))("?", CHUNKS)
+
+
+class Letters:
+    """TEST DOUBLE for an encoder: the share of a, b and c among a text's letters."""
+
+    dimension = 3
+
+    def encode(self, texts: list[str], kind: str = "passage") -> Any:
+        import numpy as np
+
+        counts = np.array([[text.count(letter) for letter in "abc"] for text in texts], np.float32) + 1e-6
+        return counts / np.linalg.norm(counts, axis=1, keepdims=True)
+
+
+def test_the_sentence_check_goes_by_the_threshold() -> None:
+    chunks = [Chunk("d", 0, "Aaaa bbb. Ccc cc.", 0, 17)]
+    reader = ExtractiveReader(Letters(), threshold=0.9)  # type: ignore[arg-type]
+    assert sentence_check(reader)("cc", chunks) == (chunks[0], "Ccc cc.")
+    assert sentence_check(reader)("abc", chunks) is None  # cosine with aaabbb: 6 / (4.243 * 1.732) = 0.82
+    with pytest.raises(ValueError, match="no threshold"):
+        sentence_check(ExtractiveReader(Letters()))  # type: ignore[arg-type]

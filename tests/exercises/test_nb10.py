@@ -1,0 +1,157 @@
+"""Notebook 10's checks, its small library, and the notebook itself on folders that are not the handbook."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from rag_lab import notebook
+from rag_lab.datasets import load_corpus
+from rag_lab.documents import load_folder
+from rag_lab.exercises import nb10
+from tests.support.answer_doubles import Scripted
+
+LEFT_OUT = {"draft.md", "menu.txt", "prices.csv", ".notes.md", "app.html"}
+NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "10_your_documents.ipynb"
+
+
+def test_library_holds_four_file_types_and_its_questions_name_its_files(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="3 of 13 files") as caught:
+        documents = load_folder(nb10.write_files(nb10.LIBRARY, tmp_path))
+    assert {Path(d.metadata["file"]).suffix for d in documents} == {".md", ".txt", ".html", ".pdf"}
+    texts = {document.id: document.text for document in documents}
+    assert texts["lift"] == nb10.LIBRARY["lift.pdf"]
+    assert {right for _, _, right in nb10.LIBRARY_QUESTIONS} <= set(texts)
+    said = str(caught[0].message)
+    assert all(
+        name in said for name in ("scan.pdf (holds no text)", "old.txt (not UTF-8", "members.csv (not Markdown")
+    )
+
+
+def test_left_out() -> None:
+    assert nb10.check_left_out(LEFT_OUT) is None
+
+
+@pytest.mark.parametrize(
+    ("attempt", "hint"),
+    [
+        ("draft.md", "a set of names"),
+        ({"other.md"}, "a set of names"),
+        (LEFT_OUT - {".notes.md"}, "first character"),
+        (LEFT_OUT - {"app.html", "menu.txt"}, "2 more"),
+        (LEFT_OUT | {"LETTER.TXT"}, "LETTER.TXT is read"),
+        (LEFT_OUT | {"page.htm"}, "page.htm is read"),
+    ],
+)
+def test_wrong_left_out(attempt: Any, hint: str) -> None:
+    assert hint in str(nb10.check_left_out(attempt))
+
+
+# In vacation.md, counted in data/corpora/handbook/questions.jsonl too (handbook-002).
+GOLD = {"doc_id": "vacation", "start": 248, "end": 288, "text": "From the fifth year of service it is 30."}
+RECORD: dict[str, Any] = {
+    "id": "mine",
+    "text": "How long a holiday has somebody who joined half a decade ago?",
+    "answers": ["30"],
+    "gold": [GOLD],
+    "reference": "",
+    "language": "en",
+}
+
+
+def test_record() -> None:
+    documents = load_corpus("handbook").documents
+    assert nb10.check_record(RECORD, documents) is None
+    negative = RECORD | {"text": "Who waters the plants?", "answers": [], "gold": []}
+    assert nb10.check_record(negative, documents) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        ({"text": "How long a holiday"}, "question mark"),
+        ({"gold": []}, "answers without gold"),
+        ({"gold": [GOLD | {"start": 249}]}, "characters 249 to 288"),
+        ({"gold": [GOLD | {"doc_id": "nowhere"}]}, "no document"),
+        ({"answers": ["31"]}, "none of the answers"),
+        ({"text": "Is it 30 days?"}, "holds its own answer"),
+        ({"text": "What from the fifth year of service?"}, "repeats its passage"),
+    ],
+)
+def test_wrong_record(change: dict[str, Any], hint: str) -> None:
+    assert hint in str(nb10.check_record(RECORD | change, load_corpus("handbook").documents))
+
+
+def test_record_without_a_field() -> None:
+    assert "a dictionary with id" in str(nb10.check_record({"id": "mine"}, []))
+
+
+def test_how_many() -> None:
+    # 1.96 · 0.5 / √n = 0.05: √n = 19.6, n = 384.16, so 385.
+    assert nb10.check_how_many(385) is None
+    assert nb10.check_how_many(384.16) is None
+
+
+@pytest.mark.parametrize(
+    ("attempt", "hint"),
+    [(100, "1.96 of them"), (19.6, "root of n"), (1537, "to each side"), (50, "solve 1.96")],
+)
+def test_wrong_how_many(attempt: float, hint: str) -> None:
+    assert hint in str(nb10.check_how_many(attempt))
+
+
+def run_cells(folder: Path) -> dict[str, Any]:
+    """The notebook's code cells on another folder, without generated questions; its names at the end."""
+    names: dict[str, Any] = {}
+    for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
+        if cell.cell_type == "code":
+            source = cell.source.replace("FOLDER = HANDBOOK", f"FOLDER = {str(folder)!r}")
+            exec(source.replace("PASSAGES = 6", "PASSAGES = 0"), names)
+    assert names["FOLDER"] == folder.resolve()
+    return names
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Empty, with a cache of its own; a TEST DOUBLE takes the language model's place."""
+    monkeypatch.setenv("RAG_LAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.setattr(notebook, "language_model", lambda: Scripted(*["The sources do not say."] * 2))
+    path = tmp_path / "פולדר 文件夹"
+    path.mkdir()
+    return path
+
+
+def test_notebook_on_one_file_without_questions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "only.txt").write_text("A well.\n")
+    names = run_cells(folder)
+    assert names["rows"] == []
+    printed = capsys.readouterr().out
+    assert "0 questions are too few for a sweep" in printed
+    assert (names["OUT"] / "index" / "vectors.npz").is_file()
+
+
+def test_notebook_on_other_languages_and_file_types_with_questions(folder: Path) -> None:
+    nb10.write_files(nb10.LIBRARY, folder)
+    answers = {"fees": "двенадцать крон", "returns": "四个星期", "hours": "בצהריים", "parking": "برای اعضا"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        texts = {document.id: document.text for document in load_folder(folder)}
+    records = [RECORD | {"id": "negative", "text": "Who waters the plants?", "answers": [], "gold": []}]
+    for _, text, right in nb10.LIBRARY_QUESTIONS[2:6]:
+        start = texts[right].index(answers[right])
+        gold = {"doc_id": right, "start": start, "end": start + len(answers[right]), "text": answers[right]}
+        records.append(RECORD | {"id": right, "text": text, "answers": [answers[right]], "gold": [gold]})
+    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in records]
+    (folder / "questions.jsonl").write_text("".join(lines), encoding="utf-8")
+    names = run_cells(folder)
+    assert len(names["rows"]) == 24
+    assert len(names["verdicts"]) == 5
+    assert names["rows_again"] == names["rows"]
+    kept = {str(path.relative_to(names["OUT"])) for path in names["OUT"].rglob("*") if path.is_file()}
+    assert {"report.html", "rows.jsonl", "settings.json", "sweep.yaml", "index/vectors.npz"} <= {
+        Path(name).as_posix() for name in kept
+    }

@@ -1,0 +1,169 @@
+"""BM25 on both engines, on collections small enough to work out by hand, and a published number."""
+
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rank_bm25
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag_lab import results
+from rag_lab.datasets import load_scifact
+from rag_lab.retrieval.bm25 import ENGLISH_STOP_WORDS, BM25Index
+from rag_lab.types import Chunk, Hit
+from tests.benchmarks.measure_scifact_bm25 import lucene_row
+
+ENGINES = ("rank_bm25", "bm25s")
+engines = pytest.mark.parametrize("engine", ENGINES)
+
+
+def chunks_of(*texts: str) -> list[Chunk]:
+    return [Chunk("doc", i, text, 0, len(text)) for i, text in enumerate(texts)]
+
+
+def found(hits: Sequence[Hit]) -> list[int]:
+    assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+    return [hit.chunk.index for hit in hits]
+
+
+@engines
+def test_bm25_scores_by_hand(engine: Any) -> None:
+    index = BM25Index(chunks_of("red red car", "blue car", "blue sky today now"), engine, k1=1.2, b=0.5)
+    (hit,) = index.search("red", 5)
+    # N = 3, n = 1, tf = 2, length 3, mean length 3: ln(1 + 2.5 / 1.5) * 2 / (2 + 1.2) = 0.61302
+    assert hit.score == pytest.approx(0.61302, abs=1e-5)
+    # n = 2: ln(1 + 1.5 / 2.5) = 0.470004; tf = 1; lengths 2 and 4: 1 + 1.2 * (0.5 + 0.5 * length / 3) = 2 and 2.4
+    hits = index.search("Blue", 5)
+    assert found(hits) == [1, 2]
+    assert [hit.score for hit in hits] == pytest.approx([0.470004 * 0.5, 0.470004 / 2.4], abs=1e-5)
+    assert [hit.score for hit in index.search("blue blue", 5)] == pytest.approx([2 * hit.score for hit in hits])
+
+
+@engines
+def test_a_term_in_half_or_all_of_a_tiny_collection_still_counts(engine: Any) -> None:
+    index = BM25Index(chunks_of("berlin wall", "berlin zoo", "paris metro", "rome forum"), engine)
+    assert found(index.search("berlin", 5)) == [0, 1]
+    assert all(hit.score > 0 for hit in index.search("berlin", 5))
+    everywhere = BM25Index(chunks_of("berlin wall", "berlin zoo"), engine)
+    assert found(everywhere.search("berlin zoo", 5)) == [1, 0]
+    assert all(hit.score > 0 for hit in everywhere.search("berlin", 5))
+    assert found(BM25Index(chunks_of("alone"), engine).search("alone", 1)) == [0]
+
+
+def test_rank_bm25_itself_fails_on_a_tiny_collection() -> None:
+    # Why the index does not take rank-bm25's scores: the reasons given in BM25Index.
+    texts = [["berlin", "wall"], ["berlin", "zoo"], ["paris", "metro"], ["rome", "forum"]]
+    assert rank_bm25.BM25Okapi(texts).get_scores(["berlin"]).max() == 0
+    assert rank_bm25.BM25Okapi(texts[:2]).get_scores(["berlin"]).max() < 0
+    once, often = rank_bm25.BM25L([["berlin"] * 10 + ["x"] * 90, ["berlin"] * 100]).get_scores(["berlin"])
+    assert often > 9 * once
+    assert rank_bm25.BM25Plus(texts).get_scores(["berlin"])[3] > 0
+
+
+@engines
+def test_nothing_is_found_where_no_term_is_held(engine: Any) -> None:
+    index = BM25Index(chunks_of("berlin wall", "paris metro", "… !", ""), engine)
+    for query in ("", "   ", "?!", "london", "el"):
+        assert index.search(query, 5) == []
+    assert found(index.search("london berlin", 5)) == [0]
+
+
+@engines
+def test_bm25_ties_filters_and_k(engine: Any) -> None:
+    index = BM25Index(chunks_of(*["same words here", "other text there"] * 3), engine)
+    assert found(index.search("words same", 10)) == [0, 2, 4]
+    assert found(index.search("same words", 2)) == [0, 2]
+    assert found(index.search("same", 10, where=lambda chunk: chunk.index > 0)) == [2, 4]
+    assert index.search("absent", 10, where=lambda chunk: True) == []
+    with pytest.raises(ValueError, match="k is 0"):
+        index.search("same", 0)
+
+
+@engines
+def test_the_context_is_indexed_with_the_text(engine: Any) -> None:
+    situated = Chunk("doc", 0, "It has 3.7 million residents.", 0, 29, context="About Berlin.")
+    index = BM25Index([situated, *chunks_of("Vienna has parks.")], engine)
+    assert [hit.chunk for hit in index.search("Berlin", 3)] == [situated]
+
+
+@engines
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("Der Vertrag gilt für Überschwemmungen.", "überschwemmungen"),
+        ("Договор действует с 2021 года.", "ДОГОВОР"),
+        ("הביטוח כולל שִׁטָּפוֹן", "שטפון"),
+        ("سقف پرداخت ۵۰٬۰۰۰ یورو است و بیمه‌نامه معتبر است.", "بيمه نامه 50000"),
+        ("保险金额提高一倍", "金额"),
+        ("保险金额提高一倍", "倍"),
+        ("def load_model(modelName): ...", "model name"),
+        ("def load_model(modelName): ...", "load_model"),
+    ],
+)
+def test_every_script_is_found(engine: Any, text: str, query: str) -> None:
+    index = BM25Index(chunks_of("an unrelated text", text, "ещё один текст", "另一份文件", "متن دیگر"), engine)
+    assert found(index.search(query, 1)) == [1]
+
+
+@engines
+def test_stemming_and_stop_words_are_options(engine: Any) -> None:
+    chunks = chunks_of("The runner was running.", "The sky is blue.")
+    assert BM25Index(chunks, engine).search("runs", 5) == []
+    assert found(BM25Index(chunks, engine, stem="english").search("runs", 5)) == [0]
+    assert found(BM25Index(chunks, engine).search("the", 5)) == [0, 1]
+    assert BM25Index(chunks, engine, stop_words=ENGLISH_STOP_WORDS).search("the", 5) == []
+
+
+def test_bad_options_and_absent_extras_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="no chunks"):
+        BM25Index([])
+    with pytest.raises(ValueError, match="none of the 2 chunks holds a letter"):
+        BM25Index(chunks_of("…", ""))
+    with pytest.raises(ValueError, match="no engine 'lucene'"):
+        BM25Index(chunks_of("a"), engine="lucene")  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "bm25s", None)
+    with pytest.raises(ImportError, match="pip install bm25s"):
+        BM25Index(chunks_of("a"), engine="bm25s")
+
+
+words = st.lists(st.sampled_from("abcdef"), max_size=8).map(" ".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(words, min_size=1, max_size=12).filter(any), words)
+def test_both_engines_find_what_holds_a_term_with_the_same_scores(texts: list[str], query: str) -> None:
+    chunks = chunks_of(*texts)
+    by_engine = {engine: BM25Index(chunks, engine).search(query, 20) for engine in ENGINES}
+    holders = {i for i, text in enumerate(texts) if set(text.split()) & set(query.split())}
+    for hits in by_engine.values():
+        assert set(found(hits)) == holders
+    one, other = ({hit.chunk.index: hit.score for hit in hits} for hits in by_engine.values())
+    assert one == pytest.approx(other, rel=1e-5)
+
+
+def test_the_postings_give_what_rank_bm25_gives_with_the_same_idf() -> None:
+    # rank-bm25 has a factor k1 + 1 in every weight, which changes no order. Its IDF is replaced by Lucene's.
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list("abcdefgh"), size=size)) for size in rng.integers(3, 12, size=40)]
+    bare = rank_bm25.BM25Okapi([text.split() for text in texts], k1=0.9, b=0.4)
+    holders = {term: sum(term in text for text in texts) for term in bare.idf}
+    bare.idf = {term: math.log(1 + (40 - n + 0.5) / (n + 0.5)) for term, n in holders.items()}
+    expected = bare.get_scores(list("aab")) / 1.9
+    hits = BM25Index(chunks_of(*texts), k1=0.9, b=0.4).search("a a b", 40)
+    assert {hit.chunk.index: hit.score for hit in hits} == pytest.approx(
+        {i: score for i, score in enumerate(expected) if score > 0}
+    )
+
+
+@pytest.mark.shared
+@engines
+def test_lucene_settings_reproduce_anserini_on_scifact(published_data: Path, engine: Any) -> None:
+    scifact = load_scifact()
+    published = results.published("anserini_bm25_scifact").values["nDCG@10"]
+    assert published == 0.6789
+    assert lucene_row(scifact, engine).mean() == pytest.approx(published, abs=0.005)

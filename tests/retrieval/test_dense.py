@@ -1,0 +1,178 @@
+"""Dense search, saving and loading, and rank fusion, on collections small enough to work out by hand."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag_lab.retrieval.bm25 import BM25Index
+from rag_lab.retrieval.dense import DenseIndex, dense_retriever
+from rag_lab.retrieval.fusion import fused_retriever, reciprocal_rank_fusion
+from rag_lab.types import Chunk, Hit
+
+engines = pytest.mark.parametrize("engine", ["rank_bm25", "bm25s"])
+
+
+def chunks_of(*texts: str) -> list[Chunk]:
+    return [Chunk("doc", i, text, 0, len(text)) for i, text in enumerate(texts)]
+
+
+def found(hits: Sequence[Hit]) -> list[int]:
+    assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+    return [hit.chunk.index for hit in hits]
+
+
+# Dense
+
+
+def test_dense_search_ranks_by_inner_product() -> None:
+    index = DenseIndex(chunks_of("a", "b", "c"), [[1, 0], [0.6, 0.8], [0, 1]])
+    hits = index.search([0.8, 0.6], 2)
+    assert found(hits) == [1, 0]
+    assert [hit.score for hit in hits] == pytest.approx([0.96, 0.8])  # 0.6 * 0.8 + 0.8 * 0.6
+    assert found(index.search([0.8, 0.6], 99)) == [1, 0, 2]
+
+
+def test_equal_vectors_stand_in_the_order_indexed() -> None:
+    # A matrix product works in blocks of rows, and rounds the rows that are left over differently: without care, half
+    # of these would be out of order.
+    rng = np.random.default_rng(0)
+    for rows in range(2, 60):
+        vector, query = rng.normal(size=(2, 384)).astype(np.float32) / 20
+        index = DenseIndex(chunks_of(*["same"] * rows), np.tile(vector, (rows, 1)))
+        assert found(index.search(query, rows)) == list(range(rows))
+        assert found(index.search(query, 2)) == [0, 1]
+
+
+def test_a_filter_chooses_before_the_best_are_counted() -> None:
+    chunks = [Chunk("d", i, "t", 0, 1, metadata={"year": 2020 + i}, section_path=("A",)) for i in range(4)]
+    index = DenseIndex(chunks, [[4], [3], [2], [1]])
+    assert found(index.search([1], 2, where=lambda chunk: chunk.metadata["year"] >= 2022)) == [2, 3]
+    assert index.search([1], 2, where=lambda chunk: chunk.section_path == ("B",)) == []
+
+
+def test_dense_input_that_fits_nothing_is_refused() -> None:
+    chunks = chunks_of("a", "b")
+    for vectors in ([[1, 0]], [1, 0], np.zeros((2, 2, 2))):
+        with pytest.raises(ValueError, match="2 chunks need as many rows"):
+            DenseIndex(chunks, vectors)
+    with pytest.raises(ValueError, match="1 of 4 vector components"):
+        DenseIndex(chunks, [[1, 0], [0, math.nan]])
+    index = DenseIndex(chunks, [[1, 0], [0, 1]])
+    for query in ([1, 0, 0], [[1, 0]], 1):
+        with pytest.raises(ValueError, match=r"the index holds \(2,\)"):
+            index.search(query, 1)
+    with pytest.raises(ValueError, match="NaN"):
+        index.search([math.inf, 0], 1)
+    with pytest.raises(ValueError, match="k is 0"):
+        index.search([1, 0], 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=30), st.integers(1, 35))
+def test_the_best_k_are_those_of_a_full_stable_sort(values: list[int], k: int) -> None:
+    index = DenseIndex(chunks_of(*["x"] * len(values)), np.array(values, dtype=float)[:, None])
+    assert found(index.search([1.0], k)) == sorted(range(len(values)), key=lambda i: -values[i])[:k]
+
+
+# Saving
+
+
+def situated_chunks() -> list[Chunk]:
+    metadata = {"date": "2024-05-01", "tags": ["a", "b"], "year": 2024}
+    text = "שלום\u2028به\u200cنام 🏔️"
+    return [
+        Chunk("dir/doc", 3, text, 5, 5 + len(text), "T", "u", ("A", "B"), metadata, 'About "it".\nTwo lines.'),
+        *chunks_of("plain"),
+    ]
+
+
+def test_a_dense_index_comes_back_as_it_was(tmp_path: Path) -> None:
+    index = DenseIndex(situated_chunks(), [[0.1, 0.2], [0.3, 0.4]])
+    for _ in range(2):  # the second replaces the first
+        index.save(tmp_path / "index")
+    back = DenseIndex.load(tmp_path / "index")
+    assert back.chunks == index.chunks
+    assert np.array_equal(back.vectors, index.vectors)
+    assert sorted(path.name for path in (tmp_path / "index").iterdir()) == ["chunks.jsonl", "vectors.npz"]
+
+
+@engines
+def test_a_bm25_index_comes_back_as_it_was(engine: Any, tmp_path: Path) -> None:
+    index = BM25Index(situated_chunks(), engine, "english", frozenset({"about"}), k1=0.9, b=0.4)
+    index.save(tmp_path)
+    back = BM25Index.load(tmp_path)
+    assert (back.chunks, back.options) == (index.chunks, index.options)
+    assert back.search("lines", 2) == index.search("lines", 2) != []
+    assert back.search("about", 2) == []
+
+
+def test_files_of_two_indexes_are_not_mixed(tmp_path: Path) -> None:
+    DenseIndex(situated_chunks(), [[1], [2]]).save(tmp_path)
+    BM25Index(chunks_of("a", "b")).save(tmp_path)  # writes chunks.jsonl over that of the dense index
+    with pytest.raises(ValueError, match="index the chunks anew"):
+        DenseIndex.load(tmp_path)
+    for load in (DenseIndex.load, BM25Index.load):
+        with pytest.raises(FileNotFoundError):
+            load(tmp_path / "absent")
+
+
+# Fusion
+
+
+def ranking(*indices: int) -> list[Hit]:
+    return [Hit(Chunk("doc", i, "", 0, 0), 0.0, rank) for rank, i in enumerate(indices, 1)]
+
+
+def test_fusion_by_hand() -> None:
+    hits = reciprocal_rank_fusion([ranking(1, 2, 3), ranking(3, 4)])
+    # 3: 1/63 + 1/61; 1: 1/61; then 2 and 4 tie at 1/62, and 2 came first.
+    assert found(hits) == [3, 1, 2, 4]
+    assert [hit.score for hit in hits] == pytest.approx([1 / 63 + 1 / 61, 1 / 61, 1 / 62, 1 / 62])
+
+
+def test_a_repeat_counts_once_at_its_best_rank() -> None:
+    hits = reciprocal_rank_fusion([ranking(2, 1, 1), list(reversed(ranking(1, 2, 1)))], k=0)
+    # 1: 1/2 + 1/1; 2: 1/1 + 1/2.
+    assert {hit.chunk.index: hit.score for hit in hits} == pytest.approx({1: 1.5, 2: 1.5})
+
+
+def test_weights_scale_each_ranking() -> None:
+    hits = reciprocal_rank_fusion([ranking(1, 2), ranking(2, 1)], k=60, weights=[0.2, 0.8])
+    assert found(hits) == [2, 1]
+    assert hits[0].score == pytest.approx(0.2 / 62 + 0.8 / 61)
+    for weights in ([1.0], [1.0, 1.0, 1.0], [1.0, -1.0], [1.0, math.nan]):
+        with pytest.raises(ValueError, match="weights"):
+            reciprocal_rank_fusion([ranking(1), ranking(2)], weights=weights)
+
+
+def test_fusing_nothing_gives_nothing() -> None:
+    assert reciprocal_rank_fusion([]) == reciprocal_rank_fusion([[], []]) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.permutations(range(5)), min_size=1, max_size=4), st.randoms())
+def test_scores_do_not_depend_on_the_order_of_rankings(orders: list[list[int]], random: Any) -> None:
+    rankings = [ranking(*order) for order in orders]
+    shuffled = random.sample(rankings, len(rankings))
+    one, other = ({hit.chunk.index: hit.score for hit in reciprocal_rank_fusion(r)} for r in (rankings, shuffled))
+    assert one == other
+
+
+def test_retrievers_are_called_with_a_question_and_k() -> None:
+    class LettersEncoder:
+        def encode(self, texts: list[str], kind: str) -> np.ndarray:
+            assert kind == "query"
+            return np.array([[text.count("a"), text.count("b")] for text in texts], dtype=np.float32)
+
+    chunks = chunks_of("a a", "b b", "a b")
+    dense = dense_retriever(DenseIndex(chunks, [[2, 0], [0, 2], [1, 1]]), LettersEncoder())  # type: ignore[arg-type]
+    assert found(dense("b", 2)) == [1, 2]
+    fused = fused_retriever([dense, BM25Index(chunks).search], weights=[0.5, 1.0])
+    assert found(fused("b", 2)) == [1, 2]
+    assert found(fused("a", 1)) == [0]

@@ -1,0 +1,245 @@
+"""Ranking, main effects and the honest winner on rows worked out by hand; and the HTML page."""
+
+import random
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_lab.metrics import answer_scores
+from rag_lab.results import interval_fields
+from rag_lab.sweeps import analysis, report
+from rag_lab.sweeps.analysis import scores, swept
+
+SHORT = {"+": "correct", "0": "unanswered", "w": "wrong", "-": "false_answer", "r": "right_refusal", "E": "error"}
+
+
+def row(number: int, outcomes: str, **settings: Any) -> dict[str, Any]:
+    """A row as ``run_sweep`` makes it; ``outcomes`` are letters of ``SHORT``, the positives' first."""
+    named = [SHORT[letter] for letter in outcomes]
+    scored = answer_scores(named)
+    ids = [f"q{i}" for i in range(len(named))]
+    return {
+        "number": number,
+        "key": str(number),
+        "name": "test",
+        "configuration": {"chunking.strategy": "raw", "retrieval.top_k": 5} | settings,
+        "total": scored.total,
+        "mean": interval_fields(scored.mean) if scored.mean else None,
+        "counts": scored.counts,
+        "outcomes": dict(zip(ids, named, strict=True)),
+        "answerable": [id_ for id_, letter in zip(ids, outcomes, strict=True) if letter in "+0w"],
+        "diagnosis": {"right": 1},
+        "details": {"right": 1},
+        "prompt_tokens": 0,
+        "output_tokens": 0,
+        "dollars": 0.0,
+    }
+
+
+GRID = [
+    row(1, "++++rrrr", **{"chunking.strategy": "raw", "retrieval.top_k": 1}),
+    row(2, "++00rrrr", **{"chunking.strategy": "raw", "retrieval.top_k": 5}),
+    row(3, "++++rr--", **{"chunking.strategy": "by_words", "retrieval.top_k": 1}),
+    row(4, "0000----", **{"chunking.strategy": "by_words", "retrieval.top_k": 5}),
+]
+
+
+def test_ranked_by_mean_then_number_and_unscored_rows_last() -> None:
+    rows = [row(1, "EE"), row(2, "0r"), row(3, "+r"), row(4, "+r")]
+    assert [r["number"] for r in analysis.ranked(rows)] == [3, 4, 2, 1]
+
+
+def test_scores_leave_errors_out() -> None:
+    table = scores([row(1, "+0w-rE")])
+    assert table[0, :5].tolist() == [1, 0, 0, -1, 0]
+    assert table[0, 5] != table[0, 5]
+
+
+def test_main_effects_by_hand() -> None:
+    # Totals over 8 questions are 4, 2, 2 and -4. raw has (4 + 2) / 2 = 3, by_words (2 - 4) / 2 = -1: 4 / 8 = 0.5.
+    # k = 1 has (4 + 2) / 2 = 3, k = 5 has (2 - 4) / 2 = -1, so 0.5 too.
+    effects = {(e.key, e.value): e for e in analysis.main_effects(GRID)}
+    assert list(effects) == [
+        ("chunking.strategy", "raw"),
+        ("chunking.strategy", "by_words"),
+        ("retrieval.top_k", 1),
+        ("retrieval.top_k", 5),
+    ]
+    assert effects["chunking.strategy", "raw"].difference.value == pytest.approx(0.5)
+    assert effects["chunking.strategy", "by_words"].difference.value == pytest.approx(-0.5)
+    assert effects["retrieval.top_k", 1].difference.value == pytest.approx(0.5)
+    assert effects["retrieval.top_k", 1].configurations == 2
+    assert effects["retrieval.top_k", 1].difference.n == 8
+
+
+def test_an_effect_leaves_out_a_question_on_which_a_whole_side_failed() -> None:
+    rows = [row(1, "+E+0", **{"retrieval.top_k": 1}), row(2, "0+00", **{"retrieval.top_k": 2})]
+    first = analysis.main_effects(rows)[0]
+    # Left are questions 0, 2 and 3: differences 1, 1 and 0.
+    assert (first.difference.value, first.difference.n) == (pytest.approx(2 / 3), 3)
+
+
+def test_the_best_is_chosen_on_one_half_and_reported_on_the_other() -> None:
+    best = analysis.best_on_heldout(GRID)
+    assert best.row["number"] == 1  # it has the highest score on every question, so whatever the half
+    # Each half has two of the four positives, all answered, and two of the four negatives, all refused.
+    assert (best.chosen.value, best.chosen.n) == (0.5, 4)
+    assert (best.reported.value, best.reported.n) == (0.5, 4)
+
+
+def test_the_winners_number_is_not_inflated_by_choosing() -> None:
+    # 30 configurations that answer by the toss of a coin are all worth 0.5. The best of them, on all questions, looks
+    # better than that; on the half that did not choose it, it is worth 0.5 on average.
+    draw = random.Random(1)
+    tossed = row(1, "+0" * 20)
+    naive, honest = [], []
+    for _ in range(12):
+        rows = [dict(tossed) for _ in range(30)]
+        for number, one in enumerate(rows, 1):
+            one |= {"number": number, "outcomes": {q: SHORT[draw.choice("+0")] for q in one["outcomes"]}}
+        naive.append(scores(rows).mean(axis=1).max())
+        honest.append(analysis.best_on_heldout(rows).reported.value)
+    # The mean of 40 tosses has a deviation of 0.079; the best of 30 lies two of them up.
+    assert sum(naive) / 12 > 0.62
+    assert sum(honest) / 12 == pytest.approx(0.5, abs=0.097)  # 12 means of 20 tosses: 3 deviations of 0.032
+
+
+def test_what_is_not_told_apart_from_the_best() -> None:
+    good, bad = "+" * 20 + "r" * 20, "0" * 20 + "-" * 20
+    nearly = "+" * 19 + "0" + "r" * 20
+    rows = [row(n, o, **{"retrieval.top_k": n}) for n, o in enumerate((bad, good, nearly, good), 1)]
+    best = analysis.best_on_heldout(rows)
+    assert best.row["number"] == 2  # the first of equals
+    assert best.same == (3, 4)
+
+
+def test_another_seed_draws_other_halves() -> None:
+    rows = [row(1, "+0" * 10 + "r-" * 10)]
+    assert len({analysis.best_on_heldout(rows, seed).reported.value for seed in range(5)}) > 1
+
+
+def test_too_few_questions_for_two_halves() -> None:
+    with pytest.raises(ValueError, match="too few scored questions"):
+        analysis.best_on_heldout([row(1, "+")])
+    with pytest.raises(ValueError, match="too few scored questions"):
+        analysis.best_on_heldout([row(1, "EEEE")])
+
+
+def test_rows_of_different_sweeps_are_not_compared() -> None:
+    with pytest.raises(ValueError, match="Rows 1 and 2 have different questions"):
+        scores([row(1, "+0"), row(2, "+00")])
+    for function in (scores, report.sentences):
+        with pytest.raises(ValueError, match="no rows"):
+            function([])
+    with pytest.raises(ValueError, match="no rows"):
+        report.write_report([], "none.html")
+
+
+def test_the_table_shows_what_differs() -> None:
+    table = report.table([row(1, "+E", flag=False), row(2, "++", flag=True)])
+    lines = table.splitlines()
+    assert lines[0].startswith("| run | flag | mean score [95%] | correct | wrong |")
+    assert lines[2].startswith("| 1 | false | 1.000")
+    assert lines[2].endswith("| 1 | 0 | 0 | 0 | 0 | 1 |")  # one correct, one error
+    assert len(report.table(GRID, 2).splitlines()) == 4
+    assert swept(GRID) == ["chunking.strategy", "retrieval.top_k"]
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_page_holds_everything_and_loads_nothing(tmp_path: Path) -> None:
+    rows = [*GRID, row(5, "E+++rrrr", **{"chunking.strategy": "<b>&", "retrieval.top_k": 1})]
+    path = report.write_report(rows, tmp_path / "made" / "report.html", title="A & B")
+    text = path.read_text("utf-8")
+    assert "<h1>A &amp; B</h1>" in text
+    assert "&lt;b&gt;&amp;" in text
+    assert "<b>&" not in text
+    assert "1 answers failed" in text
+    page = _Page()
+    page.feed(text)
+    images = [attributes for tag, attributes in page.tags if tag == "img"]
+    assert len(images) == 2
+    assert all((image["src"] or "").startswith("data:image/png;base64,") and image["alt"] for image in images)
+    assert not [tag for tag, _ in page.tags if tag in ("script", "link", "iframe")]
+    assert "http" not in text
+    assert sum(tag == "tr" and "class" in attributes for tag, attributes in page.tags) >= 1  # the winner is shaded
+
+
+def test_one_configuration_has_a_page_too(tmp_path: Path) -> None:
+    text = report.write_report([GRID[0]], tmp_path / "one.html").read_text("utf-8")
+    assert "What mattered" not in text
+    # All eight questions, four of them worth a point: nothing was chosen, so there are no halves.
+    assert "Run 1 is the only one, so nothing was chosen: it scores 0.500 [" in text
+    assert "(n = 8) on all questions" in text
+    assert "Shaded" not in text
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [
+        ("+0", ["too few scored questions for one half to choose", "Every question has an answer"]),
+        ("r-", ["too few scored questions for one half to choose", "No question has an answer"]),
+        ("EE", ["too few scored questions for one half to choose", "2 answers failed"]),
+    ],
+)
+def test_one_question_has_a_page_that_says_what_it_cannot_show(
+    outcomes: str, said: list[str], tmp_path: Path
+) -> None:
+    rows = [row(n, letter, **{"retrieval.top_k": n}) for n, letter in enumerate(outcomes, 1)]
+    for one in rows:
+        one["answerable"] = ["q0"] if outcomes == "+0" else []
+    sentences = report.sentences(rows)
+    text = report.write_report(rows, tmp_path / "one.html").read_text("utf-8")
+    assert len(sentences) == (3 if outcomes == "EE" else 2)
+    for part in said:
+        assert sum(part in sentence for sentence in sentences) == 1
+        assert part in text
+    assert ("<img" in text) == (outcomes != "EE")  # nothing to draw where nothing has a score
+
+
+def test_one_configuration_that_failed_has_a_page(tmp_path: Path) -> None:
+    text = report.write_report([row(1, "EE")], tmp_path / "one.html").read_text("utf-8")
+    assert "it has no score" in text
+    assert "<img" not in text
+
+
+def test_a_winner_without_a_score_on_the_other_half_has_a_page(tmp_path: Path) -> None:
+    rows = [row(1, "+E", **{"retrieval.top_k": 1}), row(2, "E0", **{"retrieval.top_k": 2})]
+    rows = [one | {"answerable": ["q0", "q1"]} for one in rows]
+    assert "has no scored question on the other" in report.sentences(rows)[0]
+    assert "has no scored question on the other" in report.write_report(rows, tmp_path / "p.html").read_text()
+
+
+@pytest.mark.parametrize(("outcomes", "kind"), [("+rr", "an answer"), ("++r", "no answer")])
+def test_a_single_question_of_a_kind_is_told(outcomes: str, kind: str) -> None:
+    rows = [row(n, outcomes, **{"retrieval.top_k": n}) for n in (1, 2)]
+    assert f"Only one question has {kind}, and one half lacks it" in report.sentences(rows)[-1]
+
+
+def test_one_question_tells_nothing_apart() -> None:
+    # Two positives, so one in each half: the other configuration is a point worse on it. Wilson's bound for 0 of 1 is
+    # 3.84 / 4.84 = 0.793, so the difference may be as low as 1 - 0.793 · 2 = -0.587.
+    rows = [row(1, "++", **{"retrieval.top_k": 1}), row(2, "00", **{"retrieval.top_k": 2})]
+    assert analysis.best_on_heldout(rows).same == (2,)
+    one = [row(1, "+", **{"retrieval.top_k": 1}), row(2, "0", **{"retrieval.top_k": 2})]
+    effect = analysis.main_effects(one)[0]
+    assert (effect.difference.value, effect.difference.high) == (1, 1)
+    assert effect.difference.low == pytest.approx(-0.587, abs=0.001)
+    assert not effect.found
+
+
+def test_equal_differences_on_many_questions_are_an_effect() -> None:
+    # Wilson's bound for 0 of 20 is 3.84 / 23.84 = 0.161: from 1 - 0.161 · 2 = 0.678.
+    rows = [row(1, "+" * 20, **{"retrieval.top_k": 1}), row(2, "0" * 20, **{"retrieval.top_k": 2})]
+    effect = analysis.main_effects(rows)[0]
+    assert effect.difference.low == pytest.approx(0.678, abs=0.001)
+    assert effect.found

@@ -1,0 +1,103 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag_lab.text.answer_matching import best_subspan_em, first_line, holds_answer, normalise
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # By hand from SQuAD's four steps: lower case, no punctuation, no articles, single spaces.
+        ("The  Beatles' song, “A Day in the Life”!", "beatles song day in life"),
+        ("U.S.A.", "usa"),
+        ("anthem", "anthem"),
+        ("1,905 (in 1999)", "1905 in 1999"),
+        ("STRASSE Straße", "strasse strasse"),
+        ("Ｆｕｌｌｗｉｄｔｈ １２", "fullwidth 12"),
+        ("«Москва», — сказал он.", "москва сказал он"),
+        ("ירושלים, בירת ישראל.", "ירושלים בירת ישראל"),
+        ("北京、上海。", "北京上海"),
+        ("Röntgen", "röntgen"),
+    ],
+)
+def test_normalised_text(text: str, expected: str) -> None:
+    assert normalise(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "accepted", "score"),
+    [
+        ("It was won by Wilhelm Conrad Röntgen, in 1901.", ["Wilhelm Conrad Röntgen"], 1.0),
+        ("It was won by Wilhelm Conrad Rontgen.", ["Wilhelm Conrad Röntgen"], 0.0),  # accents count, as in the paper
+        ("the BEATLES", ["The Beatles"], 1.0),
+        ("May 18 2018", ["May 18, 2018"], 1.0),
+        ("Something else\nMay 18, 2018", ["May 18, 2018"], 0.0),  # only the first line is judged
+        ("\nMay 18, 2018", ["May 18, 2018"], 0.0),
+        ("no idea", ["Paris", "an idea"], 1.0),  # any accepted answer; its article goes
+        ("پایتخت ایران تهران است.", ["تهران"], 1.0),
+        ("Столица — МОСКВА!", ["москва"], 1.0),
+        ("בירת ישראל היא ירושלים", ["ירושלים"], 1.0),
+        ("首都是北京。", ["北京"], 1.0),
+        ("the party 🎉 began", ["🎉"], 1.0),
+        ("cafe\u0301", ["caf\u00e9"], 1.0),  # combining or composed
+        ("nothing", ["The"], 0.0),  # normalised it is empty, and must not be found everywhere
+        ("The", ["The"], 1.0),
+        ("", ["x"], 0.0),
+    ],
+)
+def test_best_subspan(answer: str, accepted: list[str], score: float) -> None:
+    assert best_subspan_em(answer, accepted) == score
+
+
+def test_no_accepted_answer_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no accepted answer"):
+        best_subspan_em("anything", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "held"),
+    [
+        ("Wilhelm Conrad Rontgen was there.", "Wilhelm Conrad Röntgen", True),  # accents
+        ("the beatles came", "Beatles", True),  # case, articles
+        ("It holds 1905 seats.", "1,905", True),
+        ("It holds 1,905 seats.", "1905", True),
+        ("There were fourteen of them.", "14", True),  # numbers in words
+        ("There were 14 of them.", "fourteen", True),
+        ("۱۴ نفر", "14", True),  # digits of another script
+        ("Ёлка", "елка", True),
+        ("split over\ntwo lines", "over two", True),
+        # Letters that no decomposition makes one, and what a reader does not see: strokes, ligatures, Persian's
+        # joiner, a soft hyphen, a direction mark, Arabic's stretching stroke, two keyboards' yeh.
+        ("They met in Tromso.", "Tromsø", True),
+        ("They met in Łódź.", "Lodz", True),
+        ("The Encyclopaedia Britannica", "Encyclopædia Britannica", True),
+        ("این کتاب خانه است", "کتاب\u200cخانه", True),
+        ("We saw Ber\u00adlin.", "Berlin", True),
+        ("ב\u200fתל אביב", "תל אביב", True),
+        ("شهر تهـــران است", "تهران", True),
+        ("سيد علي", "سید علی", True),
+        # A number inside a longer answer, in words or in digits.
+        ("He wrote The Thirty-Nine Steps.", "39 Steps", True),
+        ("He wrote The 39 Steps.", "The Thirty-Nine Steps", True),
+        ("It took twenty-four people.", "24 people", True),
+        ("2,000,000 fans came", "two million fans", True),
+        ("It took twenty-five people.", "24 people", False),
+        ("He wrote The 38 Steps.", "The Thirty-Nine Steps", False),
+        ("There were 15 of them.", "14", False),
+        ("Nothing of the kind.", "Beatles", False),
+    ],
+)
+def test_what_a_distractor_must_not_hold(text: str, answer: str, held: bool) -> None:
+    assert holds_answer(text, [answer]) is held
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=30), st.text(min_size=1, max_size=10), st.text(max_size=30))
+def test_an_answer_in_a_text_is_found_and_kept_from_distractors(before: str, answer: str, after: str) -> None:
+    text = f"{before} {answer} {after}"
+    assert normalise(normalise(text)) == normalise(text)
+    if normalise(answer):
+        if best_subspan_em(text, [answer]) == 1.0:
+            assert holds_answer(text, [answer])
+        assert first_line(text) == text.split("\n")[0].strip()
