@@ -173,7 +173,7 @@ class ClaudeLLM:
         Tokens are bounded offline; only where the bound would pass the window or the cap is the API asked.
         Raises ValueError for a prompt that does not fit the window and OverBudget at the cap.
         """
-        calls = [call(body, pricing.token_bound) for body in bodies]
+        calls = [priced_call(body, pricing.token_bound) for body in bodies]
         for number, body in enumerate(bodies):
             if calls[number].window > self.window:
                 calls[number] = call = self._exact(body, calls[number])
@@ -253,7 +253,7 @@ class ClaudeLLM:
         """As ``estimate``, for bodies."""
         unpaid = {recordings.key(self.identity(body)): body for body in bodies}
         unpaid = {key: body for key, body in unpaid.items() if recordings.store().get(key) is None}
-        calls = [call(body, pricing.token_estimate) for body in unpaid.values()]
+        calls = [priced_call(body, pricing.token_estimate) for body in unpaid.values()]
         hour = any(kept(body) == "1h" for body in unpaid.values())
         return pricing.estimate(self.model, calls, cache="1h" if hour else "5m", batch=batch, limits=limits)
 
@@ -267,7 +267,7 @@ class ClaudeLLM:
         In mode *offline*, and where the server has no such endpoint, ``costs.token_bound``: never too few.
         """
         body = request(self.price, prompt, 1, 0.0, None, self.effort)
-        bound = call(body, pricing.token_bound).window - 1
+        bound = priced_call(body, pricing.token_bound).window - 1
         if settings.mode() == "offline":
             return bound
         identity = {"counted": True, **self.identity(body)}
@@ -386,7 +386,7 @@ def _strings(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-def call(body: Mapping[str, Any], count_tokens: Callable[[str], int]) -> pricing.Call:
+def priced_call(body: Mapping[str, Any], count_tokens: Callable[[str], int]) -> pricing.Call:
     """The tokens of a request by an offline count, with all of ``max_tokens`` written.
 
     Its beginning, up to the last block marked for the cache, is the prefix.

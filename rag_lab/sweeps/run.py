@@ -131,7 +131,7 @@ class _Bounding(ClaudeLLM):
 
     def count_prompt_tokens(self, prompt: Prompt) -> int:
         body = claude.request(self.price, prompt, 1, 0.0, None, self.effort)
-        return claude.call(body, pricing.token_bound).window - 1
+        return claude.priced_call(body, pricing.token_bound).window - 1
 
 
 @functools.cache
