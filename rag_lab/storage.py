@@ -1,4 +1,4 @@
-"""Files that a killed run leaves whole: atomic writes, append-only JSON Lines, values computed once and kept."""
+"""Files that stay whole if the program is killed: atomic writes, append-only JSON Lines, cached values."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from rag_lab import settings
 
 
 def content_key(*parts: Any) -> str:
-    """SHA-256 (64 hex digits) of ``parts`` as canonical JSON: equal content, equal keys, in any dict order.
+    """SHA-256 (64 hex digits) of ``parts`` as canonical JSON; the order of dict keys does not matter.
 
     Raises TypeError if a part is not JSON content (text, numbers, booleans, None, lists, dicts).
     """
@@ -24,10 +24,10 @@ def content_key(*parts: Any) -> str:
 
 
 def write_atomic(path: str | Path, data: bytes | str) -> None:
-    """Replace the file at ``path`` by ``data`` (text as UTF-8), whole or not at all; folders are made if missing."""
+    """Replace the file at ``path`` with ``data`` (text as UTF-8), entirely or not at all. Creates missing folders."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")  # two processes may write the same file
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")  # another process may write the same file
     part.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
     os.replace(part, path)
 
@@ -38,10 +38,10 @@ def jsonl_bytes(records: Iterable[Any], default: Callable[[Any], Any] | None = N
 
 
 def append_jsonl(path: str | Path, records: Iterable[Any], default: Callable[[Any], Any] | None = None) -> None:
-    """Append ``records`` to a JSON Lines file in one write; they are on disk when this returns.
+    """Append ``records`` to a JSON Lines file in one write. They are on disk when this returns.
 
-    If an earlier write was cut short, the records start on a new line. Raises TypeError before anything is written
-    if a record is not JSON content, OSError if the disk is full.
+    If an earlier write was cut short, the records start on a new line. Raises TypeError, before anything is written,
+    if a record is not JSON content. Raises OSError if not all bytes could be written.
     """
     data = jsonl_bytes(records, default)
     path = Path(path)
@@ -60,8 +60,8 @@ def append_jsonl(path: str | Path, records: Iterable[Any], default: Callable[[An
 def read_jsonl(path: str | Path, strict: bool = False) -> list[Any]:
     """The records of a JSON Lines file, in order.
 
-    By default, unreadable lines are skipped with one warning. If ``strict``, they raise ValueError with file and
-    line; only a last line without a line end, which a crash cut short, is dropped.
+    Unreadable lines are skipped with one warning. With ``strict`` they raise ValueError with file and line, except a
+    last line without a line end: a crash cut it short, so it is dropped.
     """
     lines = Path(path).read_bytes().split(b"\n")
     records, unreadable = [], 0
@@ -80,7 +80,7 @@ def read_jsonl(path: str | Path, strict: bool = False) -> list[Any]:
 
 
 def cached_array(kind: str, key: str, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """The array kept as ``KIND/KEY.npy`` in the cache folder; made by one process if it is not there yet."""
+    """The array in ``KIND/KEY.npy`` of the cache folder. If it is missing, one process makes and keeps it."""
     path = settings.cache_folder() / kind / f"{key}.npy"
     with _lock(path):
         if not path.exists():
@@ -91,7 +91,7 @@ def cached_array(kind: str, key: str, make: Callable[[], np.ndarray]) -> np.ndar
 
 
 def cached_json(kind: str, key: str, make: Callable[[], Any]) -> Any:
-    """The JSON value kept as ``KIND/KEY.json`` in the cache folder; made by one process if it is not there yet."""
+    """The JSON value in ``KIND/KEY.json`` of the cache folder. If it is missing, one process makes and keeps it."""
     path = settings.cache_folder() / kind / f"{key}.json"
     with _lock(path):
         if not path.exists():
@@ -100,7 +100,7 @@ def cached_json(kind: str, key: str, make: Callable[[], Any]) -> Any:
 
 
 def _lock(path: Path) -> Any:
-    """A lock that the system releases if the process is killed."""
+    """A lock between processes, which the system releases if its holder is killed."""
     from filelock import FileLock
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,11 +108,11 @@ def _lock(path: Path) -> Any:
 
 
 class Store:
-    """Records by key in a JSON Lines file, which is only ever appended to.
+    """Records by key in an append-only JSON Lines file.
 
-    Each ``put`` is one write, forced to disk before it returns. A line that a crash cut short is skipped on reading,
-    with a warning. Of two records with one key the later counts. Threads may share a Store; processes may share the
-    file, and see each other's records when they open it.
+    Each ``put`` is one write, forced to disk before it returns. Reading skips a line that a crash cut short, with a
+    warning. The last record of a key counts. Threads may share a Store. Processes may share the file; each sees the
+    records that were there when it opened the file.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -121,7 +121,9 @@ class Store:
         entries = read_jsonl(self.path) if self.path.exists() else []
         kept = [e for e in entries if isinstance(e, dict) and "key" in e and "record" in e]
         if len(kept) < len(entries):
-            warnings.warn(f"{self.path}: {len(entries) - len(kept)} line(s) of no Store skipped.", stacklevel=2)
+            warnings.warn(
+                f"{self.path}: {len(entries) - len(kept)} line(s) skipped: they are not Store records.", stacklevel=2
+            )
         self._records: dict[str, dict[str, Any]] = {entry["key"]: entry["record"] for entry in kept}
 
     def __len__(self) -> int:
@@ -132,14 +134,14 @@ class Store:
         return self._records.get(key)
 
     def put(self, key: str, record: dict[str, Any]) -> None:
-        """Keep ``record`` (JSON content only) under ``key``; it is on disk when this returns."""
+        """Store ``record`` (JSON content) under ``key``; it is on disk when this returns."""
         self.put_many({key: record})
 
     def put_many(self, records: Mapping[str, dict[str, Any]]) -> None:
-        """``put`` for each of ``records``, in one write."""
+        """Store several records in one write."""
         entries = [{"key": key, "record": record} for key, record in records.items()]
         with self._lock:
             append_jsonl(self.path, entries)
-            for line in jsonl_bytes(entries).splitlines():  # what a later reader will see
+            for line in jsonl_bytes(entries).splitlines():  # as a later reader will see it
                 entry = json.loads(line)
                 self._records[entry["key"]] = entry["record"]

@@ -10,6 +10,7 @@ from typing import Literal
 import regex
 
 from rag_lab.prompting.templates import Source
+from rag_lab.text.scripts import UNSPACED
 from rag_lab.text.segmentation import words
 from rag_lab.types import CharSpan
 
@@ -35,7 +36,7 @@ _LEFT_OUT = regex.compile(
     rf"(?<=[\p{{L}}\p{{M}}])(?:(?P<break>[-‐\u00ad][^\S\r\n]*+(?:\r\n?|\n)[^\S\r\n]*+)|(?P<hyphen>[{_DASHES}]))(?=\p{{L}})"
     rf"|(?<={_CJK})\s++(?={_CJK})"
 )
-_UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{LB=SA}]")
+_UNSPACED = regex.compile(rf"[{UNSPACED}]")
 
 
 @dataclass(frozen=True)

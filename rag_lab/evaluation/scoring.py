@@ -12,6 +12,7 @@ from rag_lab.llm.claude import CallFailed
 from rag_lab.metrics import Interval, Outcome, wilson_interval
 from rag_lab.text.answer_matching import normalise
 from rag_lab.text.numbers import find_numbers, unsupported_numbers
+from rag_lab.text.scripts import UNSPACED
 from rag_lab.types import Question
 
 Judge = Callable[[str, Question], bool]
@@ -19,8 +20,7 @@ Judge = Callable[[str, Question], bool]
 # Written for the marks inside a number and its minus, which SQuAD's normalisation would drop: 15 of 1.5, 5 of -5.
 _MARK = "\ue000"
 _OF_NUMBER = regex.compile(r"(?<=\d)[.,:/٫٬](?=\d)|(?<![^\s(\[])[-−](?=\d)")
-_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{LB=SA}"
-_WORD = rf"[[\w{_MARK}]--[{_UNSPACED}]]"
+_WORD = rf"[[\w{_MARK}]--[{UNSPACED}]]"
 
 
 def contains_answer(text: str, answers: Sequence[str]) -> bool:
@@ -150,9 +150,9 @@ def _stands_in(part: str, whole: str) -> bool:
     before, after = (rf"(?<!{_WORD})", rf"(?!{_WORD})")
     if regex.match(r"\p{Hebrew}", part):
         before += "[ובהכלמש]{0,2}"
-    if regex.match(f"[{_UNSPACED}]", part):
+    if regex.match(f"[{UNSPACED}]", part):
         before = ""
-    if regex.match(f"[{_UNSPACED}]", part[-1]):
+    if regex.match(f"[{UNSPACED}]", part[-1]):
         after = ""
     return regex.search(before + regex.escape(part) + after, whole, regex.V1) is not None
 

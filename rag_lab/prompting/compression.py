@@ -18,6 +18,7 @@ from rag_lab.models.encoder import Encoder
 from rag_lab.prompting.escaping import escape, normal, unescape
 from rag_lab.prompting.token_budget import Dropped, Selection
 from rag_lab.retrieval.rerankers import Reranker
+from rag_lab.text.scripts import UNSPACED
 from rag_lab.text.segmentation import sentences
 from rag_lab.types import CharSpan, Chunk, Hit
 
@@ -26,7 +27,7 @@ Extractor = Callable[[str, Sequence[str]], Sequence[Sequence[str]]]
 
 _NONE = "NONE"
 _LEAST_SIGNS = 5  # letters and digits; a shorter quote may stand anywhere by chance
-_WORD = r"[[\p{L}\p{M}\p{N}]--[\p{Han}\p{Hiragana}\p{Katakana}\p{LB=SA}]]"
+_WORD = rf"[[\p{{L}}\p{{M}}\p{{N}}]--[{UNSPACED}]]"
 
 
 def compress_filter(

@@ -14,6 +14,7 @@ import regex
 from numpy.typing import NDArray
 
 from rag_lab.retrieval.ranking import best_hits, load_chunks, save_chunks, write_text
+from rag_lab.text.scripts import NGRAM_SCRIPTS
 from rag_lab.types import Chunk, Hit, Where
 
 Engine = Literal["rank_bm25", "bm25s"]
@@ -128,9 +129,8 @@ _WORDS = (
 )
 ENGLISH_STOP_WORDS = frozenset(_WORDS.split())
 
-_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_RUN = regex.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
-_UNSPACED_START = regex.compile(rf"[{_UNSPACED}]")
+_RUN = regex.compile(rf"[{NGRAM_SCRIPTS}]+|[^{NGRAM_SCRIPTS}]+")
+_NGRAM_START = regex.compile(rf"[{NGRAM_SCRIPTS}]")
 _TOKEN = regex.compile(r"\d+(?:[.,]\d+)+|\w+")  # this \w holds combining marks and the ZWNJ, unlike that of ``re``
 # Where an identifier, a decimal number or a Persian compound comes apart: get|HTTP|Server, max_|size, 3.|85.
 _JOINT = regex.compile(r"(?V1)(?<=\p{Ll})(?=\p{Lu})|(?<=[\p{Lu}\d])(?=\p{Lu}\p{Ll}{2})|[_.,\u200c]+")
@@ -174,7 +174,7 @@ def analyze(
             terms += _terms(token, stem, stop_words)
             continue
         for run in _RUN.findall(token):
-            if _UNSPACED_START.match(run):
+            if _NGRAM_START.match(run):
                 terms += [] if query and len(run) > 1 else run
                 terms += map("".join, pairwise(run))
             else:

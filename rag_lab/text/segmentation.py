@@ -14,18 +14,17 @@ from typing import NamedTuple
 
 import regex
 
+from rag_lab.text.scripts import UNSPACED
 from rag_lab.types import CharSpan
 
 _NEWLINE = re.compile(r"\r\n?|\n")
 _BLANK_LINES = re.compile(r"(?:\r\n?|\n)[^\S\r\n]*(?:\r\n?|\n)\s*|\u2029\s*")
 _CLUSTER = regex.compile(r"\X")
-# A word is a run without white space. Scripts written without spaces have one word a character, with its marks and
-# the punctuation that closes it; Unicode's line breaking class SA holds Thai, Lao, Khmer, Burmese and their like.
-_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{LB=SA}"
-_UNSPACED_LETTER = regex.compile(rf"[{_UNSPACED}]")
-# str.isspace, which decides what is white space here, takes in four control characters that \s of regex leaves out.
+_UNSPACED_LETTER = regex.compile(rf"[{UNSPACED}]")
+# A word is a run without white space. In a script written without spaces it is one character with its marks and the
+# punctuation that closes it. White space is what str.isspace says: \s of regex lacks four control characters.
 _WORD = regex.compile(
-    rf"(?=[{_UNSPACED}])\X[\p{{Lm}}\p{{Pe}}\p{{Pf}}\p{{Po}}]*+|[\S--[\x1c-\x1f{_UNSPACED}]]++", regex.V1
+    rf"(?=[{UNSPACED}])\X[\p{{Lm}}\p{{Pe}}\p{{Pf}}\p{{Po}}]*+|[\S--[\x1c-\x1f{UNSPACED}]]++", regex.V1
 )
 
 
