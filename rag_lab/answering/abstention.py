@@ -15,15 +15,15 @@ NO_PASSAGE = "no passage found"
 
 
 @dataclass(frozen=True)
-class GatePoint:
+class ThresholdPoint:
     """At ``threshold``: the share of answerable questions refused, and of unanswerable ones answered, in [0, 1]."""
 
     threshold: float
-    false_refusals: float
-    false_answers: float
+    false_refusal_rate: float
+    false_answer_rate: float
 
 
-def gate(hits: Sequence[Hit], threshold: float | None) -> str:
+def refusal_reason(hits: Sequence[Hit], threshold: float | None) -> str:
     """Why these hits are not worth a call: none at all, or the best under ``threshold``; "" where they are.
 
     ValueError for a best score that is NaN: that is no reason to refuse, which would be scored.
@@ -39,20 +39,20 @@ def gate(hits: Sequence[Hit], threshold: float | None) -> str:
 
 def threshold_curve(
     scores: Sequence[float], answerable: Sequence[bool], thresholds: Sequence[float] | None = None
-) -> list[GatePoint]:
+) -> list[ThresholdPoint]:
     """False refusals against false answers at each of ``thresholds`` (default: ``candidates`` of the scores).
 
     ``scores[i]`` is of question i, minus infinity where nothing was found. ValueError for unequal lengths, NaN, or
     where one kind of question is missing.
     """
     found, none = _by_kind(scores, answerable)
-    at = candidates(scores) if thresholds is None else list(thresholds)
+    at = candidate_thresholds(scores) if thresholds is None else list(thresholds)
     refused = np.searchsorted(found, at, side="left") / len(found)
     answered = 1 - np.searchsorted(none, at, side="left") / len(none)
-    return [GatePoint(*map(float, point)) for point in zip(at, refused, answered, strict=True)]
+    return [ThresholdPoint(*map(float, point)) for point in zip(at, refused, answered, strict=True)]
 
 
-def candidates(scores: Sequence[float]) -> list[float]:
+def candidate_thresholds(scores: Sequence[float]) -> list[float]:
     """One threshold for each way to part the scores, rising: the lowest, the middles between two, just over the last.
 
     Scores of minus infinity are never answered, and are left out. ValueError where no score is finite.
@@ -65,18 +65,18 @@ def candidates(scores: Sequence[float]) -> list[float]:
 
 
 def choose_threshold(scores: Sequence[float], answerable: Sequence[bool]) -> float:
-    """The threshold with the highest mean of ``gate_scores``, so with the fewest false refusals and false answers.
+    """The threshold with the fewest false refusals and false answers: the highest mean of ``scores_at_threshold``.
 
     Both count the same, question by question. Of equal thresholds the highest: it refuses rather. Choose on one
     half of the questions and report on the other. ValueError as ``threshold_curve``.
     """
     found, none = _by_kind(scores, answerable)
-    at = candidates(scores)
+    at = candidate_thresholds(scores)
     wrong = np.searchsorted(found, at, side="left") + len(none) - np.searchsorted(none, at, side="left")
     return at[len(at) - 1 - int(np.argmin(wrong[::-1]))]
 
 
-def gate_scores(scores: Sequence[float], answerable: Sequence[bool], threshold: float) -> list[int]:
+def scores_at_threshold(scores: Sequence[float], answerable: Sequence[bool], threshold: float) -> list[int]:
     """For each question: +1 answerable and answered, -1 unanswerable and answered, 0 refused.
 
     ValueError for unequal lengths, and for a score or threshold that is NaN.

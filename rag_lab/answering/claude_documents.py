@@ -29,8 +29,8 @@ end with a line that begins "{MISSING}" and names what is missing.
 def answer_with_documents(question: str, retriever: Retriever, llm: ClaudeLLM, k: int = 5, **steps: Any) -> Answer:
     """As ``answering.answer`` in text form, with Claude's citations in place of markers that it writes itself.
 
-    ``text`` has our marker behind each cited piece (``trace.written`` has none), ``quotes`` every place cited, found
-    where it stands in our text. In ``trace.prompt`` each document is a block of the last turn. The budget is counted
+    ``text`` has our marker behind each cited piece (``trace.completion_text`` has none), ``quotes`` every place
+    cited, found in our text. In ``trace.prompt`` each document is a block of the last turn. The budget is counted
     on the layout ``documents``, which takes a little more than the documents do. ValueError for the JSON
     form and for ``query_aware``, which do not go with citations, and as ``prepare``.
     """

@@ -47,7 +47,7 @@ class ExtractiveReader:
     """Answers with the ``count`` sentences that have the highest cosine with the question by ``encoder``.
 
     It refuses where the best is under ``threshold`` (None: never), which is to be chosen for the encoder and the
-    documents: ``gates.calibrate`` on ``best_score`` of questions with and without an answer. The vectors of the last
+    documents: ``choose_threshold`` on ``best_score`` of questions with and without an answer. The vectors of the last
     ``keep`` passages are kept (4 · d bytes a sentence).
     """
 
@@ -95,7 +95,7 @@ class ExtractiveReader:
         sources = tuple(assign_sources(hit.chunk for hit in hits))
         best = self.best(question, sources)
         times.append(time.perf_counter())
-        seconds = {"retrieve": times[1] - times[0], "write": times[2] - times[1]}
+        seconds = {"retrieve": times[1] - times[0], "complete": times[2] - times[1]}
         trace = Trace(question, hits, (), None, 0, "", "", Usage(), seconds)
         if not best:
             reason = "no sentence in the passages found" if hits else NO_PASSAGE

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from rag_lab.answering.abstention import gate
-from rag_lab.answering.trace import Answer, Status, Trace
+from rag_lab.answering.abstention import refusal_reason
+from rag_lab.answering.trace import Answer, AnswerStatus, Trace
 from rag_lab.chunking import slice_chunk
 from rag_lab.citations.quotes import QuoteCheck, check_quotes
 from rag_lab.citations.validation import CitationReport, blanked, validate_citations
@@ -135,7 +135,7 @@ class Prepared:
     prompt_tokens: int = 0
     retrieved: tuple[Hit, ...] = ()
     dropped: tuple[Dropped, ...] = ()
-    not_found: tuple[str, ...] = ()
+    unverified_quotes: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     refusal: str = ""
     failure: str = ""
@@ -189,12 +189,12 @@ def prepare(
     except CallFailed as error:
         return replace(prepared, failure=str(error), seconds={"retrieve": time.perf_counter() - started})
     seconds = {"retrieve": time.perf_counter() - started}
-    prepared = replace(prepared, retrieved=hits, seconds=seconds, refusal=gate(hits, threshold))
+    prepared = replace(prepared, retrieved=hits, seconds=seconds, refusal=refusal_reason(hits, threshold))
     if prepared.refusal:
-        return replace(prepared, dropped=tuple(Dropped(hit.chunk, "gate", prepared.refusal) for hit in hits))
+        return replace(prepared, dropped=tuple(Dropped(hit.chunk, "threshold", prepared.refusal) for hit in hits))
 
     dropped: list[Dropped] = []
-    not_found: list[str] = []
+    unverified: list[str] = []
 
     def fitted() -> FittedPrompt | None:
         """None where no passage is left."""
@@ -207,7 +207,7 @@ def prepare(
             selection = compress(question, chunks)
             chunks = selection.chunks
             dropped.extend(selection.dropped)
-            not_found.extend(selection.refused)
+            unverified.extend(selection.unverified_quotes)
         if not chunks:
             return None
         count = llm.count_prompt_tokens
@@ -225,7 +225,9 @@ def prepare(
     except CallFailed as error:
         failure = str(error)
     seconds = seconds | {"select": time.perf_counter() - started}
-    prepared = replace(prepared, dropped=tuple(dropped), not_found=tuple(not_found), seconds=seconds, failure=failure)
+    prepared = replace(
+        prepared, dropped=tuple(dropped), unverified_quotes=tuple(unverified), seconds=seconds, failure=failure
+    )
     if fit:
         return replace(prepared, sources=fit.sources, prompt=fit.prompt, prompt_tokens=fit.tokens)
     if failure:
@@ -339,7 +341,7 @@ def assess(
     return Answer(text, status, prepared.sources, report, trace, tuple(quotes), "; ".join(reasons))
 
 
-def text_status(text: str) -> Status:
+def text_status(text: str) -> AnswerStatus:
     """Refused, partial or answered, by the fixed forms that ``data/prompts/strong.txt`` asks for."""
     if _folded(text).startswith(_folded(REFUSAL)):
         return "refused"
@@ -375,7 +377,7 @@ def withhold(answer: Answer) -> Answer:
 
 def _trace(prepared: Prepared, completion: Completion | None, seconds: dict[str, float]) -> Trace:
     usage = completion.usage if completion else Usage()
-    written = {"write": usage.seconds} if completion else {}
+    written = {"complete": usage.seconds} if completion else {}
     return Trace(
         prepared.question,
         prepared.retrieved,
@@ -386,7 +388,7 @@ def _trace(prepared: Prepared, completion: Completion | None, seconds: dict[str,
         prepared.model if prepared.prompt else "",
         usage,
         prepared.seconds | written | seconds,
-        prepared.not_found,
+        prepared.unverified_quotes,
     )
 
 

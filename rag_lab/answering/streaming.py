@@ -39,9 +39,9 @@ def stream_answer(
     """The events of an answer: its sources, its text and citations in order, and at the end the answer itself.
 
     ``steps`` are the keywords of ``prepare``. The texts of the events between, joined, are ``answer.text``, but for
-    an error, which has no text: of a stream that dies (``CallFailed``) ``trace.written`` has what had come. Anything
-    else, ``OverBudget`` too, is raised, as by ``answer``. With ``check_first``, for matters where a wrong answer does
-    harm, nothing of the text comes before it is complete and checked, and one with ``problems`` does not come at all:
+    an error, which has no text: of a stream that dies (``CallFailed``) ``trace.completion_text`` has what had come.
+    Anything else, ``OverBudget`` too, is raised, as by ``answer``. With ``check_first``, for matters where a wrong
+    answer does harm, nothing of the text comes before it is complete and checked, and one with ``problems`` does not come at all:
     the answer is then a refusal that names them (see ``withhold``). ValueError for the JSON form, half of which is no
     answer, and as ``prepare`` does.
     """

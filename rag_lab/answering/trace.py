@@ -18,7 +18,7 @@ from rag_lab.prompting.token_budget import Dropped
 from rag_lab.text.numbers import Number
 from rag_lab.types import Hit
 
-Status = Literal["answered", "partial", "refused", "error"]
+AnswerStatus = Literal["answered", "partial", "refused", "error"]
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Trace:
     dropped: tuple[Dropped, ...]
     prompt: Prompt | None
     prompt_tokens: int
-    written: str
+    completion_text: str
     model: str
     usage: Usage
     seconds: dict[str, float]
-    not_found: tuple[str, ...] = ()
+    unverified_quotes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Answer:
     """
 
     text: str
-    status: Status
+    status: AnswerStatus
     sources: tuple[Source, ...]
     report: CitationReport
     trace: Trace

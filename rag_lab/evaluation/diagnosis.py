@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from rag_lab.answering.trace import Answer
-from rag_lab.evaluation.scoring import Judge, is_correct, outcome
+from rag_lab.evaluation.scoring import AnswerJudge, is_correct, outcome
 from rag_lab.metrics import span_recall, wilson_interval
 from rag_lab.plots import COLOURS, HATCHES
 from rag_lab.types import Chunk, GoldSpan, Question
@@ -31,13 +31,13 @@ FAILURE_MODES: tuple[FailureMode, ...] = get_args(FailureMode)
 # A gold range counts as held where at least this share of its characters is: a chunk border may cut off its end.
 LEAST_HELD = 0.5
 
-# What to work on, for the verdicts that are failures.
+# What to work on, for each failure mode that is a failure.
 ADVICE: dict[str, str] = {
     "retrieval_failed": "retrieval (chunking, context for chunks, the retriever, a larger k)",
-    "lost_in_selection": "selection (the gate's threshold, compression, the token budget)",
+    "lost_in_selection": "selection (the abstention threshold, compression, the token budget)",
     "writing_failed": "writing (the prompt, the order of sources, fewer of them, the model)",
     "wrong_reason": "citations (right answers that their citations do not show)",
-    "answered_anyway": "refusal (the gate's threshold, and a prompt that says when to refuse)",
+    "answered_anyway": "refusal (the abstention threshold, and a prompt that says when to refuse)",
     "error": "errors (nothing is known of these answers until they are asked again)",
 }
 
@@ -46,20 +46,20 @@ ADVICE: dict[str, str] = {
 class Diagnosis:
     """What became of one question.
 
-    ``detail``: of ``lost_in_selection`` the step (``gate``, ``filter``, ``extract``, ``budget`` …); of
+    ``detail``: of ``lost_in_selection`` the step (``threshold``, ``filter``, ``extract``, ``budget`` …); of
     ``writing_failed`` ``wrong``, ``ignored`` (wrong, and it cites other sources only), ``refused`` or ``uncited``
     (right, without a citation); else "". ``reason`` is one sentence.
     """
 
     question_id: str
-    verdict: FailureMode
+    failure_mode: FailureMode
     detail: str
     reason: str
 
 
 @dataclass(frozen=True)
 class DiagnosisSummary:
-    """How many questions have each verdict, and each ``"verdict: detail"``; ``next_step`` is a sentence."""
+    """How many questions have each failure mode, and each ``"failure_mode: detail"``; ``next_step`` is a sentence."""
 
     counts: dict[FailureMode, int]
     details: dict[str, int]
@@ -67,7 +67,7 @@ class DiagnosisSummary:
     next_step: str
 
 
-def diagnose(answer: Answer, question: Question, judge: Judge = is_correct) -> Diagnosis:
+def diagnose(answer: Answer, question: Question, judge: AnswerJudge = is_correct) -> Diagnosis:
     """Where ``answer``, which carries its trace, went wrong, by where the question's gold ranges got lost.
 
     All gold ranges are needed. They are retrieved if the hits hold them, and in the prompt if ``answer.sources`` do;
@@ -77,8 +77,8 @@ def diagnose(answer: Answer, question: Question, judge: Judge = is_correct) -> D
     """
     what = outcome(answer, question, judge)
 
-    def found(verdict: FailureMode, reason: str, detail: str = "") -> Diagnosis:
-        return Diagnosis(question.id, verdict, detail, reason)
+    def found(failure_mode: FailureMode, reason: str, detail: str = "") -> Diagnosis:
+        return Diagnosis(question.id, failure_mode, detail, reason)
 
     if what == "error":
         return found("error", answer.reason)
@@ -118,15 +118,15 @@ def summarise(diagnoses: Sequence[Diagnosis]) -> DiagnosisSummary:
     """Verdicts and details counted, and what to work on: the most frequent failure. ValueError for none."""
     if not diagnoses:
         raise ValueError("there are no diagnoses to sum up.")
-    counted = Counter(diagnosis.verdict for diagnosis in diagnoses)
-    details = Counter(f"{d.verdict}: {d.detail}" for d in diagnoses if d.detail)
-    counts = {verdict: counted[verdict] for verdict in FAILURE_MODES}
+    counted = Counter(diagnosis.failure_mode for diagnosis in diagnoses)
+    details = Counter(f"{d.failure_mode}: {d.detail}" for d in diagnoses if d.detail)
+    counts = {failure_mode: counted[failure_mode] for failure_mode in FAILURE_MODES}
     return DiagnosisSummary(counts, dict(details.most_common()), len(diagnoses), _next_step(counts, len(diagnoses)))
 
 
 def _next_step(counts: dict[FailureMode, int], n: int) -> str:
     """Two failures are told apart if the 95% interval of one's share of both lies on one side of a half."""
-    first, second = sorted((v for v in counts if v in ADVICE), key=lambda verdict: -counts[verdict])[:2]
+    first, second = sorted((v for v in counts if v in ADVICE), key=lambda failure_mode: -counts[failure_mode])[:2]
     if not counts[first]:
         return f"None of the {n} questions failed: ask harder ones."
     said = f"{ADVICE[first]}, {counts[first]} of {n} questions"
@@ -170,25 +170,25 @@ _LABELS = {
 
 
 def plot_diagnosis(axes: "Axes", summary: DiagnosisSummary) -> None:
-    """A bar a verdict: its share of all questions in percent, with Wilson's 95% interval, its count and its details.
+    """A bar per failure mode: its share of all questions in percent with Wilson's 95% interval, count and details.
 
     Failures are hatched; below stands what to work on next.
     """
     rows = np.arange(len(FAILURE_MODES))
-    for row, verdict in zip(rows, FAILURE_MODES, strict=True):
-        share = wilson_interval(summary.counts[verdict], summary.n)
+    for row, failure_mode in zip(rows, FAILURE_MODES, strict=True):
+        share = wilson_interval(summary.counts[failure_mode], summary.n)
         low, value, high = (100 * bound for bound in (share.low, share.value, share.high))
-        failed = verdict in ADVICE
+        failed = failure_mode in ADVICE
         axes.barh(row, value, color=COLOURS[1 if failed else 0], hatch=HATCHES[1 if failed else 0], edgecolor="white")
         axes.errorbar(value, row, xerr=[[value - low], [high - value]], color="#333333", capsize=3, elinewidth=1.2)
         parts = [
             f"{detail.split(': ')[1]} {count}"
             for detail, count in summary.details.items()
-            if detail.startswith(f"{verdict}:")
+            if detail.startswith(f"{failure_mode}:")
         ]
-        count = str(summary.counts[verdict]) + (f" ({', '.join(parts)})" if parts else "")
+        count = str(summary.counts[failure_mode]) + (f" ({', '.join(parts)})" if parts else "")
         axes.annotate(count, (high, row), (4, 0), textcoords="offset points", va="center", fontsize=8)
-    axes.set_yticks(rows, [_LABELS[verdict] for verdict in FAILURE_MODES])
+    axes.set_yticks(rows, [_LABELS[failure_mode] for failure_mode in FAILURE_MODES])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.25)

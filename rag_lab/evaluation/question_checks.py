@@ -15,7 +15,7 @@ from rag_lab.retrieval.bm25 import ENGLISH_STOP_WORDS, analyze
 from rag_lab.types import Chunk
 
 # Which passage answers a question and the words that do, or None.
-Check = Callable[[str, Sequence[Chunk]], tuple[Chunk, str] | None]
+AnswerCheck = Callable[[str, Sequence[Chunk]], tuple[Chunk, str] | None]
 
 MAX_RUN = 7  # words in a row that a question may share with its passage
 MAX_SHARE = 0.8  # of its words, for a short question
@@ -67,7 +67,7 @@ def duplicate_of(question: str, others: Sequence[tuple[str, str]]) -> str | None
     return None
 
 
-def sentence_check(reader: ExtractiveReader) -> Check:
+def sentence_check(reader: ExtractiveReader) -> AnswerCheck:
     """A check without a language model: a sentence whose cosine with the question is at the reader's threshold.
 
     It sees what is near, not what answers, so it drops good negatives too; ``data/results/generated_questions.json``
@@ -90,7 +90,7 @@ def check_prompt(question: str, passages: Sequence[Chunk]) -> Prompt:
     return Prompt.of(json.dumps({"question": question, "passages": sources}, ensure_ascii=False), system=SYSTEM)
 
 
-def model_check(llm: Any) -> Check:
+def model_check(llm: Any) -> AnswerCheck:
     """A check by a model that follows a JSON schema. Its quote must stand in the passage that it names.
 
     The check raises NoVerdict where the model wrote no JSON.

@@ -20,7 +20,7 @@ from rag_lab.citations.faithfulness import NoVerdict
 from rag_lab.citations.quotes import ground_quote
 from rag_lab.evaluation.question_checks import (
     CHECK_TOKENS,
-    Check,
+    AnswerCheck,
     check_prompt,
     copies,
     duplicate_of,
@@ -28,7 +28,7 @@ from rag_lab.evaluation.question_checks import (
     sentence_check,
     speaks_of_passage,
 )
-from rag_lab.evaluation.scoring import contains_answer, outcome
+from rag_lab.evaluation.scoring import outcome
 from rag_lab.llm import spending
 from rag_lab.llm.claude import ClaudeLLM
 from rag_lab.llm.local import LocalLLM
@@ -37,6 +37,7 @@ from rag_lab.prompting.build import build_prompt
 from rag_lab.prompting.templates import assign_sources
 from rag_lab.retrieval.bm25 import BM25Index
 from rag_lab.storage import content_key
+from rag_lab.text.answer_matching import contains_answer
 from rag_lab.text.numbers import find_numbers
 from rag_lab.text.segmentation import sentences, words
 from rag_lab.types import Chunk, Document, GoldSpan, Hit, Question, Retriever
@@ -56,14 +57,14 @@ def generate_questions(
     out: str | Path,
     per: Per = "chunk",
     retriever: Retriever | None = None,
-    check: Check | None = None,
+    check: AnswerCheck | None = None,
     k: int = 5,
 ) -> list[Record]:
     """A positive and a negative question about each passage, written to ``out`` as they come; all its records.
 
     ``passages`` are chunks, or documents: these are cut at their headings, or with ``per="document"`` asked about
     whole. A positive is kept if its quote stands in the passage (``ground_quote``), its answer in the quote, and
-    ``llm``, given the passage, answers it (``answering.answer``, judged by ``scoring.matches``). A negative is
+    ``llm``, given the passage, answers it (``answering.answer``, judged by ``contains_answer``). A negative is
     dropped if ``check`` finds an answer in the passage or in the ``k`` that ``retriever`` finds for it (default:
     BM25 over the passages; ``model_check(llm)``, for a local model ``sentence_check``). Both must be questions that
     repeat neither their passage nor an earlier question.
@@ -121,7 +122,7 @@ def _passages(passages: Sequence[Document] | Sequence[Chunk], per: Per) -> tuple
 
 
 def _pair(
-    chunk: Chunk, llm: Any, retriever: Retriever, check: Check, k: int, kept: Sequence[tuple[str, str]]
+    chunk: Chunk, llm: Any, retriever: Retriever, check: AnswerCheck, k: int, kept: Sequence[tuple[str, str]]
 ) -> list[Record]:
     written = draft(chunk, llm)
     language = str(chunk.metadata.get("language") or "en")
@@ -171,7 +172,7 @@ def _unsupported(question: Question, quote: str, chunk: Chunk, llm: Any) -> tupl
     return None
 
 
-def _answered(text: str, chunk: Chunk, retriever: Retriever, check: Check, k: int) -> tuple[str, str] | None:
+def _answered(text: str, chunk: Chunk, retriever: Retriever, check: AnswerCheck, k: int) -> tuple[str, str] | None:
     """Why a negative is none: its passage answers it, or another one does."""
     others = [hit.chunk for hit in retriever(text, k) if not _overlap(hit.chunk, chunk)]
     try:
@@ -198,7 +199,7 @@ def _record(question: Question, kind: str, refusal: tuple[str, str] | None, chun
     return head | base | {"kind": kind, "kept": refusal is None, "why": why, "detail": detail}
 
 
-def _default_check(llm: Any) -> Check:
+def _default_check(llm: Any) -> AnswerCheck:
     if not isinstance(llm, LocalLLM):
         return model_check(llm)
     from rag_lab.answering.extractive import ANSWER_THRESHOLD, ExtractiveReader

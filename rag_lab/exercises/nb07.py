@@ -94,11 +94,11 @@ def check_threshold(attempt: Callable[[Sequence[float], Sequence[bool], float], 
     for scores, answerable, cost, right in THRESHOLDS:
         given = attempt(list(scores), list(answerable), cost)
         if not isinstance(given, int | float):
-            return f"it returned {given!r}: return one of gates.candidates(scores)"
+            return f"it returned {given!r}: return one of abstention.candidate_thresholds(scores)"
         if not math.isclose(given, right):
             case = f"for scores {scores}, answerable {answerable} and cost {cost} it returned {given:.3g}"
             if math.isclose(given, abstention.choose_threshold(scores, answerable)):
-                return f"{case}, as calibrate does: count each false answer {cost} times"
+                return f"{case}, as choose_threshold does: count each false answer {cost} times"
             return (
                 f"{case}: add up false refusals, and cost times false answers, at each candidate; highest of equals"
             )

@@ -91,7 +91,7 @@ def check_verdicts(attempt: Mapping[str, str]) -> str | None:
     for letter, case in CASES.items():
         given = attempt.get(letter, "")
         found = diagnose(_answer(case), QUESTION)
-        if given != found.verdict:
+        if given != found.failure_mode:
             return f"{letter} is not {given!r}. {found.reason}"
     return None
 

@@ -12,7 +12,7 @@ from typing import Any
 from rag_lab.datasets import load_questions
 from rag_lab.documents import load_folder
 from rag_lab.evaluation.question_checks import copies
-from rag_lab.evaluation.scoring import contains_answer
+from rag_lab.text.answer_matching import contains_answer
 from rag_lab.types import Document
 
 # Written for this notebook: an invented library. What a file holds, by its name; ``write_files`` makes the PDFs.

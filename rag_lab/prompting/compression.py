@@ -106,18 +106,18 @@ def compress_extract(
 ) -> Selection:
     """Keep the sentences that hold what ``extractor`` returns, word for word; each run of them is a chunk of its own.
 
-    What is returned must stand in its passage (only white space may differ), else it is refused; so is what is too
+    What is returned must stand in its passage (only white space may differ), else it is unverified; so is what is too
     short to tell. With ``neighbours``, the sentence before is kept where one begins with a pronoun, a condition or an
     exception, and the sentence after where that begins with a condition or an exception (``data/openers.yaml``):
     without them the answer may say the opposite. A passage of which nothing is kept is dropped.
     """
     kept: list[Chunk] = []
     dropped: list[Dropped] = []
-    refused: list[str] = []
+    unverified: list[str] = []
     for chunk, quotes in zip(chunks, extractor(question, [chunk.text for chunk in chunks]), strict=True):
         spans = list(sentences(chunk.text, 0, len(chunk.text)))
         found = [(quote, _find(quote, chunk.text, spans)) for quote in quotes]
-        refused += [quote for quote, place in found if place is None]
+        unverified += [quote for quote, place in found if place is None]
         chosen = {
             i
             for _, place in found
@@ -132,7 +132,7 @@ def compress_extract(
         else:
             reason = "nothing returned stands in it" if found else "no sentence of it answers"
             dropped.append(Dropped(chunk, "extract", reason))
-    return _selection(chunks, kept, dropped, count_tokens, refused)
+    return _selection(chunks, kept, dropped, count_tokens, unverified)
 
 
 def nearest_sentences(encoder: Encoder, count: int = 2) -> Extractor:
@@ -185,10 +185,10 @@ def _selection(
     kept: Sequence[Chunk],
     dropped: Sequence[Dropped],
     count_tokens: Callable[[str], int],
-    refused: Sequence[str] = (),
+    unverified: Sequence[str] = (),
 ) -> Selection:
     before, after = (sum(count_tokens(chunk.text) for chunk in some) for some in (chunks, kept))
-    return Selection(tuple(kept), tuple(dropped), before, after, tuple(refused))
+    return Selection(tuple(kept), tuple(dropped), before, after, tuple(unverified))
 
 
 def _find(quote: str, text: str, spans: Sequence[CharSpan]) -> CharSpan | None:

@@ -27,14 +27,14 @@ class Dropped:
 class Selection:
     """What a step kept, in the order it came, what it dropped, and the tokens before and after.
 
-    ``refused``: what a model returned that its passage does not hold.
+    ``unverified_quotes``: what a model returned that its passage does not contain.
     """
 
     chunks: tuple[Chunk, ...]
     dropped: tuple[Dropped, ...] = ()
     tokens_before: int = 0
     tokens_after: int = 0
-    refused: tuple[str, ...] = ()
+    unverified_quotes: tuple[str, ...] = ()
 
     @property
     def tokens_saved(self) -> int:

@@ -68,7 +68,7 @@ from rag_lab.types import Chunk, Document, Hit, Question, Retriever
 
 # Part of every key of a cached row, completion, vector and ranking. Raise it when a change in the package changes
 # what any of these would be.
-CACHE_VERSION = 1
+CACHE_VERSION = 2
 # Configurations that agree in these have the same chunks and vectors.
 INDEX_KEYS = (
     "embedding.model",
@@ -308,8 +308,8 @@ def judge(answer: Answer, question: Question) -> Result:
     usage = answer.trace.usage
     return Result(
         scoring.outcome(answer, question),
-        found.verdict,
-        f"{found.verdict}: {found.detail}" if found.detail else found.verdict,
+        found.failure_mode,
+        f"{found.failure_mode}: {found.detail}" if found.detail else found.failure_mode,
         usage.input_tokens + usage.cache_write_tokens + usage.cache_read_tokens,
         usage.output_tokens,
         usage.dollars,

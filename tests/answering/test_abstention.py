@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_lab.answering.abstention import GatePoint, candidates, choose_threshold, gate, gate_scores, threshold_curve
+from rag_lab.answering.abstention import (
+    ThresholdPoint,
+    candidate_thresholds,
+    choose_threshold,
+    refusal_reason,
+    scores_at_threshold,
+    threshold_curve,
+)
 from rag_lab.types import Chunk, Hit
 
 # Answerable: 0.9 0.7 0.4; unanswerable: 0.5 0.2.
@@ -17,23 +24,23 @@ KNOWN = [True, False, True, False, True]
 
 def test_the_curve_by_hand() -> None:
     assert threshold_curve(SCORES, KNOWN, [0.0, 0.4, 0.45, 0.6, 1.0]) == [
-        GatePoint(0.0, 0.0, 1.0),
-        GatePoint(0.4, 0.0, 0.5),  # at the threshold is answered
-        GatePoint(0.45, pytest.approx(1 / 3), 0.5),
-        GatePoint(0.6, pytest.approx(1 / 3), 0.0),
-        GatePoint(1.0, 1.0, 0.0),
+        ThresholdPoint(0.0, 0.0, 1.0),
+        ThresholdPoint(0.4, 0.0, 0.5),  # at the threshold is answered
+        ThresholdPoint(0.45, pytest.approx(1 / 3), 0.5),
+        ThresholdPoint(0.6, pytest.approx(1 / 3), 0.0),
+        ThresholdPoint(1.0, 1.0, 0.0),
     ]
 
 
 def test_candidates_part_the_scores_in_every_way() -> None:
-    assert candidates([0.5, 1.0, 0.5, -math.inf]) == [0.5, 0.75, math.nextafter(1.0, 2.0)]
+    assert candidate_thresholds([0.5, 1.0, 0.5, -math.inf]) == [0.5, 0.75, math.nextafter(1.0, 2.0)]
 
 
 def test_the_threshold_chosen_by_hand() -> None:
     # Wrong at 0.3: one (0.5 answered); at 0.6: one (0.4 refused). The higher of the two refuses rather.
     assert choose_threshold(SCORES, KNOWN) == pytest.approx(0.6)
-    assert gate_scores(SCORES, KNOWN, 0.6) == [1, 0, 1, 0, 0]
-    assert gate_scores(SCORES, KNOWN, 0.3) == [1, -1, 1, 0, 1]
+    assert scores_at_threshold(SCORES, KNOWN, 0.6) == [1, 0, 1, 0, 0]
+    assert scores_at_threshold(SCORES, KNOWN, 0.3) == [1, -1, 1, 0, 1]
     # An answerable question with nothing found is refused at any threshold.
     assert choose_threshold([-math.inf, 0.8, 0.2], [True, True, False]) == pytest.approx(0.5)
 
@@ -46,14 +53,14 @@ def test_no_threshold_is_better_than_the_one_chosen(pairs: list[tuple[int, bool]
         with pytest.raises(ValueError, match="Both answerable and unanswerable"):
             choose_threshold(scores, known)
         return
-    best = sum(gate_scores(scores, known, choose_threshold(scores, known)))
-    assert best == max(sum(gate_scores(scores, known, t / 2)) for t in range(-11, 13))
+    best = sum(scores_at_threshold(scores, known, choose_threshold(scores, known)))
+    assert best == max(sum(scores_at_threshold(scores, known, t / 2)) for t in range(-11, 13))
     for point in threshold_curve(scores, known):
         answered = [score >= point.threshold for score in scores]
-        assert point.false_refusals == pytest.approx(
+        assert point.false_refusal_rate == pytest.approx(
             np.mean([not a for a, k in zip(answered, known, strict=True) if k])
         )
-        assert point.false_answers == pytest.approx(
+        assert point.false_answer_rate == pytest.approx(
             np.mean([a for a, k in zip(answered, known, strict=True) if not k])
         )
 
@@ -73,17 +80,17 @@ def test_what_cannot_be_calibrated(scores: list[float], known: list[bool], messa
 
 def test_the_gate_says_which_of_the_two_it_was() -> None:
     hit = Hit(Chunk("a", 0, "Dogs.", 0, 5), 0.31, 1)
-    assert gate([], None) == gate([], 0.4) == "no passage found"
-    assert gate([hit], 0.42) == "no passage over the threshold 0.42 (best 0.31)"
-    assert gate([hit], 0.31) == gate([hit], None) == ""
+    assert refusal_reason([], None) == refusal_reason([], 0.4) == "no passage found"
+    assert refusal_reason([hit], 0.42) == "no passage over the threshold 0.42 (best 0.31)"
+    assert refusal_reason([hit], 0.31) == refusal_reason([hit], None) == ""
     with pytest.raises(ValueError, match="NaN"):  # no refusal, which would be scored
-        gate([Hit(hit.chunk, math.nan, 1)], 0.1)
+        refusal_reason([Hit(hit.chunk, math.nan, 1)], 0.1)
 
 
 def test_scores_without_a_label_or_a_value_are_not_judged() -> None:
     with pytest.raises(ValueError, match="2 scores and 1 labels"):
-        gate_scores([0.1, 0.2], [True], 0.15)
+        scores_at_threshold([0.1, 0.2], [True], 0.15)
     with pytest.raises(ValueError, match="1 of 2 scores are NaN"):
-        gate_scores([0.1, math.nan], [True, False], 0.15)
+        scores_at_threshold([0.1, math.nan], [True, False], 0.15)
     with pytest.raises(ValueError, match="threshold is NaN"):
-        gate_scores([0.1, 0.2], [True, False], math.nan)
+        scores_at_threshold([0.1, 0.2], [True, False], math.nan)

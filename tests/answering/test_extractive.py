@@ -39,7 +39,12 @@ def test_the_nearest_sentence_is_quoted_and_cited() -> None:
     (quote,) = got.quotes
     assert got.sources[1].text[slice(*quote.span)] == quote.quote == "Dogs are allowed in the office."
     assert [hit.score for hit in got.trace.retrieved] == [1.0, 0.5]
-    assert (got.trace.prompt, got.trace.model, got.trace.written, got.trace.usage.input_tokens) == (None, "", "", 0)
+    assert (got.trace.prompt, got.trace.model, got.trace.completion_text, got.trace.usage.input_tokens) == (
+        None,
+        "",
+        "",
+        0,
+    )
 
 
 def test_several_sentences_come_best_first_and_equal_ones_once() -> None:

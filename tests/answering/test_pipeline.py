@@ -40,9 +40,9 @@ def test_an_answer_with_its_checks_and_its_trace() -> None:
     trace = got.trace
     assert [(hit.rank, hit.score) for hit in trace.retrieved] == [(1, 1.0), (2, 0.5)]
     assert (trace.prompt, trace.prompt_tokens) == (llm.prompts[0], llm.count_prompt_tokens(llm.prompts[0]))
-    assert (trace.question, trace.written, trace.model, trace.dropped) == (QUESTION, SAID, "scripted", ())
-    assert (trace.usage.input_tokens, trace.usage.output_tokens, trace.seconds["write"]) == (10, 2, 0.5)
-    assert set(trace.seconds) == {"retrieve", "select", "write", "check"}
+    assert (trace.question, trace.completion_text, trace.model, trace.dropped) == (QUESTION, SAID, "scripted", ())
+    assert (trace.usage.input_tokens, trace.usage.output_tokens, trace.seconds["complete"]) == (10, 2, 0.5)
+    assert set(trace.seconds) == {"retrieve", "select", "complete", "check"}
     assert llm.schemas == [None]
 
 
@@ -81,7 +81,7 @@ def test_a_refusal_by_the_api_is_an_error() -> None:
     for form in ("text", "json"):
         llm = Scripted("I", stop_reason="refusal")
         got = answer(QUESTION, FOUND, llm, form=form)
-        assert (got.status, got.text, got.trace.written, len(llm.prompts)) == ("error", "", "I", 1)
+        assert (got.status, got.text, got.trace.completion_text, len(llm.prompts)) == ("error", "", "I", 1)
         assert "declined" in got.reason
 
 
@@ -100,9 +100,14 @@ def test_the_gate_refuses_before_any_model_is_called(found, reason: str) -> None
     llm.complete = llm.count_prompt_tokens = never
     got = answer(QUESTION, found, llm, threshold=0.42)
     assert (got.status, got.text, got.reason, got.sources) == ("refused", REFUSAL, reason, ())
-    assert (got.trace.prompt, got.trace.model, got.trace.written, got.trace.usage.input_tokens) == (None, "", "", 0)
+    assert (got.trace.prompt, got.trace.model, got.trace.completion_text, got.trace.usage.input_tokens) == (
+        None,
+        "",
+        "",
+        0,
+    )
     assert [(d.chunk, d.step, d.reason) for d in got.trace.dropped] == [
-        (hit.chunk, "gate", reason) for hit in found(QUESTION, 5)
+        (hit.chunk, "threshold", reason) for hit in found(QUESTION, 5)
     ]
 
 
@@ -171,7 +176,7 @@ def test_what_an_extractor_made_up_is_in_the_trace() -> None:
     llm = Scripted("Yes [S1].")
     compress = partial(compress_extract, extractor=extractor, count_tokens=llm.count_tokens)
     got = answer(QUESTION, retriever(DOGS), llm, compress=compress)
-    assert got.trace.not_found == ("Cats are allowed in the office on Fridays.",)
+    assert got.trace.unverified_quotes == ("Cats are allowed in the office on Fridays.",)
     assert [source.text for source in got.sources] == [DOGS]
 
 
@@ -301,14 +306,14 @@ def test_malformed_json_is_retried_once_with_the_error_as_a_turn() -> None:
 def test_malformed_json_twice_is_an_error_not_an_answer() -> None:
     llm = Scripted("Dogs may come.", '{"answer": "Dogs"}')
     got = answer(QUESTION, FOUND, llm, form="json")
-    assert (got.status, got.text, got.trace.written) == ("error", "", '{"answer": "Dogs"}')
+    assert (got.status, got.text, got.trace.completion_text) == ("error", "", '{"answer": "Dogs"}')
     assert got.reason == "malformed JSON: it has no key 'citations'."
     assert (len(llm.prompts), got.trace.usage.output_tokens) == (2, 4)
 
 
 def test_a_retry_that_fails_keeps_what_was_paid_for() -> None:
     got = answer(QUESTION, FOUND, Scripted("no JSON", CallFailed("lost")), form="json")
-    assert (got.status, got.reason, got.trace.written, got.trace.usage.input_tokens) == (
+    assert (got.status, got.reason, got.trace.completion_text, got.trace.usage.input_tokens) == (
         "error",
         "lost",
         "no JSON",
@@ -343,7 +348,7 @@ def test_an_answer_is_withheld_for_what_the_checks_found() -> None:
     }.items():
         got = withhold(answer(QUESTION, FOUND, Scripted(text)))
         assert (got.status, got.text, got.reason) == ("refused", REFUSAL, f"withheld by the checks: {problem}")
-        assert got.trace.written == text
+        assert got.trace.completion_text == text
     good = answer(QUESTION, FOUND, Scripted(SAID))
     assert withhold(good) is good
 
@@ -416,7 +421,7 @@ def test_documents_with_claudes_own_citations(messages_server: Server, monkeypat
     monkeypatch.setattr(messages_server, "message", message)
     got = answer_with_documents(QUESTION, FOUND, ClaudeLLM("claude-haiku-4-5"))
     assert (got.text, got.status) == ("On Fridays they are. [S1] Cats too. [S1]", "answered")
-    assert got.trace.written == "On Fridays they are. Cats too."
+    assert got.trace.completion_text == "On Fridays they are. Cats too."
     assert [q.status for q in got.quotes] == ["found", "not_found"]
     assert got.quotes[0] == QuoteCheck("S1", DOGS[:42], "found", (0, 42))
     assert got.problems == ("1 of 2 quotes do not prove what they are quoted for",)
@@ -438,7 +443,7 @@ def test_smollm2_answers_with_a_trace_that_adds_up() -> None:
     index = BM25Index([Chunk("a", 0, DOGS, 0, len(DOGS)), Chunk("b", 0, PARKING, 0, len(PARKING))])
     got = answer(QUESTION, index.search, llm, max_tokens=12)
     assert got.trace.usage.input_tokens + got.trace.usage.cache_write_tokens == got.trace.prompt_tokens
-    assert got.text == got.trace.written
+    assert got.text == got.trace.completion_text
     assert got.trace.usage.output_tokens <= 12
     assert answer("zebra", index.search, llm).reason == "no passage found"
 
@@ -447,7 +452,7 @@ def test_smollm2_answers_with_a_trace_that_adds_up() -> None:
 def test_what_shows_no_character_is_an_error_and_no_answer(written: str) -> None:
     got = answer(QUESTION, FOUND, Scripted(written))
     assert (got.status, got.text, got.reason) == ("error", "", "the model wrote nothing")
-    assert got.trace.written == written
+    assert got.trace.completion_text == written
 
 
 def test_a_call_that_is_paid_for_is_in_the_usage_where_counting_the_retry_fails() -> None:

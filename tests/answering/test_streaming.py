@@ -80,7 +80,7 @@ def test_a_refusal_by_the_gate_is_streamed_without_a_model(check_first: bool) ->
 def check_broken(events: list[AnswerEvent], whole: str) -> None:
     _, streamed, got = parts(events)
     assert (got.status, got.text) == ("error", "")
-    assert got.trace.written == streamed  # what was held back came too
+    assert got.trace.completion_text == streamed  # what was held back came too
     assert whole.startswith(streamed)
     assert 0 < len(streamed) < len(whole)
     assert got.reason.startswith(f"broken off after {len(streamed)} characters: ")
@@ -101,7 +101,7 @@ def test_a_stream_of_claude_that_dies_is_an_error(messages_server: Server, kind:
     llm = ClaudeLLM("claude-haiku-4-5")
     check_broken(list(stream_answer(QUESTION, FOUND, llm)), said)
     _, streamed, got = parts(list(stream_answer(QUESTION, FOUND, llm)))  # and the next one is whole
-    assert (streamed, got.status, got.trace.written) == (said, "answered", said)
+    assert (streamed, got.status, got.trace.completion_text) == (said, "answered", said)
 
 
 def test_a_stream_of_claude_that_dies_is_not_shown_where_checks_come_first(messages_server: Server) -> None:
@@ -109,7 +109,7 @@ def test_a_stream_of_claude_that_dies_is_not_shown_where_checks_come_first(messa
     messages_server.reply = lambda text: "Dogs are allowed in the office on Fridays [S1]."
     _, streamed, got = parts(list(stream_answer(QUESTION, FOUND, ClaudeLLM("claude-haiku-4-5"), check_first=True)))
     assert (streamed, got.status) == ("", "error")
-    assert got.trace.written == "Dogs ar"  # a delta has seven characters; two events come before the first
+    assert got.trace.completion_text == "Dogs ar"  # a delta has seven characters; two events come before the first
 
 
 def test_an_error_in_a_local_model_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_what_fails_a_check_is_not_shown() -> None:
     _, streamed, got = parts(events)
     assert (streamed, got.text, got.status) == (REFUSAL, REFUSAL, "refused")
     assert got.reason == "withheld by the checks: not in the sources cited: 7 euros"
-    assert got.trace.written == "Dogs pay 7 euros [S2]."
+    assert got.trace.completion_text == "Dogs pay 7 euros [S2]."
 
 
 def test_the_json_form_is_not_streamed() -> None:

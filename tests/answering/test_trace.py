@@ -53,7 +53,7 @@ def test_any_text_and_score_come_back(written: str, source: str, score: float, t
     chunk = replace(
         hits[0].chunk, text=source, end=len(source), section_path=(source, "b"), metadata={"a": [1, None]}
     )
-    trace = replace(given_answer.trace, retrieved=(*hits, Hit(chunk, score, 3)), written=written)
+    trace = replace(given_answer.trace, retrieved=(*hits, Hit(chunk, score, 3)), completion_text=written)
     path = tmp_path / "answers.jsonl"
     path.unlink(missing_ok=True)
     save_answer(replace(given_answer, trace=trace), path)

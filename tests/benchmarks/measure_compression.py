@@ -115,7 +115,7 @@ def measure(
     measures = {
         "tokens saved, share": [s.tokens_saved / s.tokens_before for s in selections],
         "gold kept": [span_recall(s.chunks, case.question.gold) / case.held for case, s in pairs],
-        "refused, a question": [len(s.refused) for s in selections],
+        "refused, a question": [len(s.unverified_quotes) for s in selections],
         "answer": [value - whole[case.question.id] for (case, _), value in zip(asked, likelihoods, strict=True)],
     }
     rows = [

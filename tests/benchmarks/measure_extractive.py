@@ -2,7 +2,7 @@
 
 python -m tests.benchmarks.measure_extractive      under a minute
 
-The handbook corpus, paragraph chunks, MiniLM, the five nearest passages. A threshold is chosen (``gates.calibrate``)
+The handbook corpus, paragraph chunks, MiniLM, the five nearest passages. A threshold is chosen (``choose_threshold``)
 on the questions with odd numbers, from 1, and reported on those with even ones. ``gold`` is the share of the answered
 answerable questions whose sentence overlaps a gold range. The gate alone decides by the score of the best passage
 whether to answer and says nothing about what. ``curve`` rows are of the even half, at eleven thresholds.
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rag_lab import datasets, results, settings, types
-from rag_lab.answering.abstention import choose_threshold, gate_scores, threshold_curve
+from rag_lab.answering.abstention import choose_threshold, scores_at_threshold, threshold_curve
 from rag_lab.answering.extractive import ExtractiveReader
 from rag_lab.chunking import chunk_paragraphs
 from rag_lab.metrics import bootstrap_ci
@@ -40,8 +40,8 @@ def measured(
     measures = {
         "false refusals": refused,
         "false answers": answered,
-        "score": gate_scores(values, known, threshold),
-        "score, never refusing": gate_scores(values, known, -2.0),
+        "score": scores_at_threshold(values, known, threshold),
+        "score, never refusing": scores_at_threshold(values, known, -2.0),
     }
     rows: list[dict[str, Any]] = [
         {"method": name, "measure": measure, "threshold": round(threshold, 5)}
@@ -54,8 +54,8 @@ def measured(
             "method": name,
             "measure": "curve",
             "threshold": point.threshold,
-            "false_refusals": round(point.false_refusals, 5),
-            "false_answers": round(point.false_answers, 5),
+            "false_refusals": round(point.false_refusal_rate, 5),
+            "false_answers": round(point.false_answer_rate, 5),
         }
         for point in threshold_curve(values, known, at)
     ]

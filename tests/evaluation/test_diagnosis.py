@@ -24,7 +24,7 @@ def found(*arguments: object, question: Question = POSITIVE, **keywords: object)
     diagnosis = diagnose(answer(*arguments, **keywords), question)  # type: ignore[arg-type]
     assert diagnosis.question_id == question.id
     assert diagnosis.reason
-    return diagnosis.verdict, diagnosis.detail
+    return diagnosis.failure_mode, diagnosis.detail
 
 
 def test_right_needs_a_citation_of_the_gold() -> None:
@@ -44,11 +44,11 @@ def test_wrong_answers_by_where_the_gold_was_lost() -> None:
     assert found("", "refused", sources=[DAYS]) == ("writing_failed", "refused")
 
 
-@pytest.mark.parametrize("step", ["gate", "clean", "filter", "extract", "budget"])
+@pytest.mark.parametrize("step", ["threshold", "clean", "filter", "extract", "budget"])
 def test_lost_in_selection_names_the_step(step: str) -> None:
     dropped = [Dropped(OPENS, "budget", "too long"), Dropped(DAYS, step, "the reason")]
     lost = diagnose(answer(WRONG, sources=[DOGS], retrieved=[DOGS, OPENS, DAYS], dropped=dropped), POSITIVE)
-    assert (lost.verdict, lost.detail) == ("lost_in_selection", step)
+    assert (lost.failure_mode, lost.detail) == ("lost_in_selection", step)
     assert "page#0" in lost.reason
     assert "the reason" in lost.reason
 
@@ -63,9 +63,9 @@ def test_a_piece_without_the_gold_was_cut_by_extraction() -> None:
 
 def test_half_of_a_gold_range_is_held_and_less_is_not() -> None:
     half, less = (GoldSpan("page", 0, 2 * length) for length in (26, 27))  # DAYS has 26 characters
-    for gold, verdict in ((half, "writing_failed"), (less, "retrieval_failed")):
+    for gold, failure_mode in ((half, "writing_failed"), (less, "retrieval_failed")):
         question = Question("q", "How many days?", ("28 days",), (gold,))
-        assert found(WRONG, sources=[DAYS], question=question)[0] == verdict
+        assert found(WRONG, sources=[DAYS], question=question)[0] == failure_mode
 
 
 def test_all_gold_ranges_are_needed() -> None:
@@ -82,8 +82,8 @@ def test_negatives_and_errors() -> None:
         assert found("", "error", reason="overloaded", question=question) == ("error", "")
 
 
-def of(verdict: FailureMode, count: int, detail: str = "") -> list[Diagnosis]:
-    return [Diagnosis(str(i), verdict, detail, "so") for i in range(count)]
+def of(failure_mode: FailureMode, count: int, detail: str = "") -> list[Diagnosis]:
+    return [Diagnosis(str(i), failure_mode, detail, "so") for i in range(count)]
 
 
 def test_the_summary_says_what_to_work_on() -> None:
@@ -101,14 +101,16 @@ def test_the_summary_says_what_to_work_on() -> None:
         summarise([])
 
 
-def test_the_figure_shows_every_verdict_with_its_count() -> None:
+def test_the_figure_shows_every_failure_mode_with_its_count() -> None:
     matplotlib.use("agg")
     figure, axes = new_figure()
-    summary = summarise(of("right", 3) + of("lost_in_selection", 2, "gate") + of("lost_in_selection", 1, "budget"))
+    summary = summarise(
+        of("right", 3) + of("lost_in_selection", 2, "threshold") + of("lost_in_selection", 1, "budget")
+    )
     plot_diagnosis(axes, summary)
     figure.canvas.draw()
     assert len(axes.patches) == len(axes.get_yticklabels()) == len(FAILURE_MODES)
-    assert [text.get_text() for text in axes.texts][:4] == ["3", "0", "0", "3 (gate 2, budget 1)"]
+    assert [text.get_text() for text in axes.texts][:4] == ["3", "0", "0", "3 (threshold 2, budget 1)"]
     assert summary.next_step in axes.get_xlabel()
 
 

@@ -86,7 +86,7 @@ def test_wrong_quote(attempt: str, hint: str) -> None:
 
 def cheapest(scores: Sequence[float], answerable: Sequence[bool], cost: float) -> float:
     costs = {}
-    for threshold in abstention.candidates(scores):
+    for threshold in abstention.candidate_thresholds(scores):
         wrong = [
             (s < threshold) if known else cost * (s >= threshold) for s, known in zip(scores, answerable, strict=True)
         ]
@@ -105,13 +105,13 @@ def test_wrong_threshold() -> None:
     unweighted = nb07.check_threshold(
         lambda scores, answerable, cost: abstention.choose_threshold(scores, answerable)
     )
-    assert "as calibrate does" in str(unweighted)
+    assert "as choose_threshold does" in str(unweighted)
     assert "add up" in str(nb07.check_threshold(lambda scores, answerable, cost: 0.5))
     nothing: Any = lambda scores, answerable, cost: None  # noqa: E731
     assert "None" in str(nb07.check_threshold(nothing))
     lowest = nb07.check_threshold(
         lambda scores, answerable, cost: min(
-            abstention.candidates(scores),
+            abstention.candidate_thresholds(scores),
             key=lambda t: cheapest(scores, answerable, cost) != t and (len(scores) < 5 and t != 0.25),
         )
     )

@@ -97,7 +97,7 @@ def test_only_sentences_that_hold_what_is_returned_are_kept_each_run_a_chunk() -
         ("One stands first.", 50, 67),
         ("Three comes next.", 81, 98),
     ]
-    assert (selection.tokens_before, selection.tokens_after, selection.refused) == (len(text), 34, ())
+    assert (selection.tokens_before, selection.tokens_after, selection.unverified_quotes) == (len(text), 34, ())
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_what_the_passage_does_not_hold_is_refused(returned: str, kept: list[str
     passage = chunk("Data are not stored. It costs 40 pounds. Able tables stand here.")
     selection = compress_extract("q", [passage], returning([returned]), len)
     assert texts(selection.chunks) == kept
-    assert selection.refused == (() if kept else (returned,))
+    assert selection.unverified_quotes == (() if kept else (returned,))
     if not kept:
         assert selection.dropped[0].reason == "nothing returned stands in it"
 
@@ -215,6 +215,6 @@ def test_a_local_model_judges_by_probability_and_copies_or_is_refused() -> None:
     (returned,) = model_extractor(llm, 40)(question, [passage.text])
     assert returned
     selection = compress_extract(question, [passage], model_extractor(llm, 40), llm.count_tokens)
-    assert set(selection.refused) <= set(returned)
+    assert set(selection.unverified_quotes) <= set(returned)
     assert all(piece.text in passage.text for piece in selection.chunks)
     assert selection.tokens_before == llm.count_tokens(passage.text)

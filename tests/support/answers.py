@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rag_lab.answering.trace import Answer, Status, Trace
+from rag_lab.answering.trace import Answer, AnswerStatus, Trace
 from rag_lab.citations.validation import validate_citations
 from rag_lab.llm.prompt import Usage
 from rag_lab.prompting.templates import assign_sources
@@ -27,7 +27,7 @@ NEGATIVE = Question("q2", "Is there a canteen?", (), ())
 
 def answer(
     text: str,
-    status: Status = "answered",
+    status: AnswerStatus = "answered",
     sources: Sequence[Chunk] = (),
     retrieved: Sequence[Chunk] | None = None,
     dropped: Sequence[Dropped] = (),

@@ -172,7 +172,7 @@ def test_the_gate_refuses_before_the_model_is_asked(tmp_path: Path, double: Doub
     (row, *_) = run_sweep(sweep_folder.write(tmp_path, f"{PROMPTS}  retrieval.threshold: [1000]\n"))
     assert double.prompts == []
     assert row["counts"] | {"unanswered": 5, "right_refusal": 2} == row["counts"]
-    assert row["details"]["lost_in_selection: gate"] >= 1
+    assert row["details"]["lost_in_selection: threshold"] >= 1
 
 
 def test_late_vectors_tokens_contexts_and_reranking_can_be_swept(

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_lab.text.answer_matching import best_subspan_em, first_line, holds_answer, normalise
+from rag_lab.text.answer_matching import best_subspan_em, contains_answer, first_line, holds_answer, normalise
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,69 @@ def test_an_answer_in_a_text_is_found_and_kept_from_distractors(before: str, ans
         if best_subspan_em(text, [answer]) == 1.0:
             assert holds_answer(text, [answer])
         assert first_line(text) == text.split("\n")[0].strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "accepted"),
+    [
+        ("You get 28 days.", "28 days"),
+        ("You get twenty-eight days a year.", "28 days"),
+        ("It is 28 DAYS, every year", "28 days"),
+        ("up to 1000 euros", "1,000 euros"),
+        ("up to ۱۰۰۰", "1,000"),
+        ("up to €1,000", "1000 euros"),
+        ("on 9 May 2024", "May 9, 2024"),
+        ("at 1 pm", "13:00"),
+        ("It is the Room 3b.", "room 3B"),
+        ("No, they are not.", "no"),
+        ("call +44 20 7946 0317 now", "020 7946 0317"),
+        ("共28天。", "28天"),
+        ("共二十八天", "28天"),
+        ("הוא גר בברלין", "ברלין"),
+        ("Он живёт в Москве.", "в москве"),
+        ("so lange es dauert, im Café", "café"),
+        ("It has grade A.", "A"),  # nothing is left of it without articles
+        ("Write + there.", "+"),
+        ("down to −5", "-5"),
+        ("for 5-7 days", "7 days"),
+    ],
+)
+def test_accepted_answers_are_contained(text: str, accepted: str) -> None:
+    assert contains_answer(text, ["something else", accepted])
+
+
+@pytest.mark.parametrize(
+    ("text", "accepted"),
+    [
+        ("I know it.", "no"),
+        ("1284", "28"),
+        ("15 days", "1.5"),
+        ("28.5", "28"),
+        ("28 weeks", "28 days"),
+        ("29 days", "28 days"),
+        ("28 boxes", "28 working days"),
+        ("12:30", "12"),
+        ("It is a B.", "A"),
+        ("It is an AB.", "A"),
+        ("-5", "5"),
+        ("It is 5", "−5"),
+        ("", "28 days"),
+        ("a day", "the"),
+        ("call 020 7946 0318", "020 7946 0317"),
+    ],
+)
+def test_other_answers_are_not_contained(text: str, accepted: str) -> None:
+    assert not contains_answer(text, [accepted])
+
+
+@given(st.text(min_size=1, max_size=30), st.text(max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_an_answer_stands_in_itself_between_spaces(accepted: str, around: str) -> None:
+    if normalise(accepted):
+        assert contains_answer(f"{around} {accepted} {around}", [accepted])
+
+
+def test_no_accepted_answers_are_an_error() -> None:
+    for bad in ([], ["28", " "], "28"):  # the letters of a bare string are no answers
+        with pytest.raises(ValueError, match="accepted answers"):
+            contains_answer("28", bad)
