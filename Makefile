@@ -1,6 +1,8 @@
-# make run: set up if needed, run the notebooks offline, print a table.   make test: lint, types, all tests.
+# make run: set up if needed, run the notebooks offline, print a table.   make test: lint, import order, types, all tests.
 PYTHON ?= python3
 BIN := .venv/bin
+# Test processes; each loads the models for itself, about 3 GB. 0 runs the tests in this process, for a debugger.
+WORKERS ?= 2
 
 .PHONY: run test lab notebooks readme bench doctor bundle handouts clean
 
@@ -10,8 +12,9 @@ run: .venv/installed
 test: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 lab: .venv/installed
 	$(BIN)/jupyter lab --notebook-dir=notebooks

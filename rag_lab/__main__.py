@@ -7,8 +7,6 @@ import warnings
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from rag_lab import datasets
-
 EXIT_CODES = """exit codes:
   0    done; of ask: answered
   1    it failed, and the sentence printed says why; of doctor: something is to be fixed
@@ -77,6 +75,8 @@ def sweep(asked: argparse.Namespace) -> int:
 
 def fetch(asked: argparse.Namespace) -> int:
     """Download published data sets, checked against their checksums."""
+    from rag_lab import datasets
+
     for name in asked.names:
         for path in datasets.fetch(name):
             print(path)
@@ -148,8 +148,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--top", type=_whole, metavar="N", help="print only the best N rows")
 
     one = _command(commands, fetch, "fetch scifact")
-    one.add_argument("names", nargs="+", choices=sorted(datasets.DOWNLOADS), metavar="NAME")
-    one.epilog = f"names: {', '.join(sorted(datasets.DOWNLOADS))}\n\n{one.epilog}"
+    one.add_argument("names", nargs="+", choices=_data_sets(), metavar="NAME")
+    one.epilog = f"names: {', '.join(_data_sets())}\n\n{one.epilog}"
 
     one = _command(commands, reproduce, "reproduce all --offline")
     one.add_argument("id", metavar="ID", help="of a row, or all, or list")
@@ -202,6 +202,15 @@ def _command(commands: argparse._SubParsersAction, run, example: str) -> argpars
     )
     one.set_defaults(run=run)
     return one
+
+
+def _data_sets() -> list[str]:
+    """Names for ``fetch``; none if a package is missing, so that ``doctor`` still starts and says which."""
+    try:
+        from rag_lab.datasets import DOWNLOADS
+    except ImportError:
+        return []
+    return sorted(DOWNLOADS)
 
 
 def _note(message: Warning | str, *_: object) -> None:

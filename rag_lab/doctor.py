@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal
 
 from rag_lab import settings
-from rag_lab.llm import spending
 
 LEAST_FREE_GB = 1.0  # SmolLM2, de-quantised once, takes 0.3 to 0.6 GB of the cache folder
 HUB_SECONDS = 3.0
@@ -99,7 +98,11 @@ def cache() -> Iterator[Check]:
 def mode_and_key() -> Check:
     """The mode, the spending cap, and whether a key is set; the key is never shown."""
     try:
-        mode, cap = settings.mode(), spending.max_usd()
+        from rag_lab.llm.spending import max_usd
+
+        mode, cap = settings.mode(), max_usd()
+    except ImportError as error:
+        return Check("mode", "fail", str(error), INSTALL)
     except ValueError as error:
         return Check("mode", "fail", str(error), "Correct the variable, or leave it unset.")
     key = any(os.environ.get(name) for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
