@@ -1,0 +1,3 @@
+"""The checks of the notebooks' exercises, one module per notebook."""
+
+__all__: list[str] = []
