@@ -1,10 +1,11 @@
-"""Cutting documents into chunks by seven strategies, and joining neighbours again.
+"""Cut documents into chunks by seven strategies, and join neighbouring chunks again.
 
-All strategies work alike: splitters of ``segments`` find units, ``_pack`` fills windows with them, the windows
-become chunks. For any text in any script: a chunk's text is ``document.text[start:end]``; starts strictly increase;
-no chunk lies wholly inside the one before; only white space is left out; no grapheme cluster is cut; no chunk exceeds
-``size``, unless a single cluster does. Blank text gives no chunks. ``section_path`` is the Markdown section where the
-chunk starts. Every chunker raises ValueError for a size under 1 or no integer, and for an overlap not below it.
+Splitters of ``text.segmentation`` find units (words, sentences, sections …), ``_windows`` fills windows with them,
+and the windows become chunks. For any text in any script: a chunk's text is ``document.text[start:end]``; starts
+strictly increase; no chunk lies wholly inside the one before; only white space is left out; no grapheme cluster is
+cut; no chunk exceeds ``size``, unless it is a single cluster. Blank text gives no chunks. ``section_path`` is the
+Markdown section in which the chunk starts. Every chunker raises ValueError if ``size`` is not a whole number of 1 or
+more, or if ``overlap`` is not smaller than ``size``.
 """
 
 import bisect
@@ -13,7 +14,7 @@ from dataclasses import replace
 from itertools import pairwise
 from numbers import Integral
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from rag_lab.text.segmentation import (
     Section,
@@ -29,6 +30,7 @@ from rag_lab.text.segmentation import (
 )
 from rag_lab.types import CharSpan, Chunk, Document
 
+Chunker = Callable[..., list[Chunk]]
 Splitter = Callable[[str, int, int], Iterable[CharSpan]]
 
 _PROSE_SUFFIXES = {"", ".md", ".markdown", ".txt", ".text", ".html", ".htm", ".pdf"}
@@ -36,82 +38,73 @@ SECTION_CHARS = 1500
 
 
 def chunk_chars(document: Document, size: int | None = 1500, overlap: int = 300) -> list[Chunk]:
-    """Windows of ``size`` characters that share ``overlap`` characters, cut anywhere but inside a grapheme cluster.
+    """Windows of ``size`` characters that share ``overlap`` characters, cut anywhere but in a grapheme cluster.
 
-    White space stays in: with overlap 0 the chunks put together are the document (only chunks of nothing but white
-    space are left out). ``size=None``: one cluster a chunk.
+    White space stays. With overlap 0 the joined chunks are the document, except that blank windows are dropped.
+    ``size=None``: one cluster per chunk.
     """
     _check(size, overlap)
     text = document.text
     bounds = cluster_starts(text)
-    starts, ends, characters = bounds[:-1], bounds[1:], range(len(text))
-    spans: Iterable[CharSpan] = zip(starts, ends, strict=True)
-    if size is not None:
-        spans = _pack(starts, ends, size, characters, overlap, characters, starts)
+    spans = _windows(Units(bounds[:-1], bounds[1:], range(len(text))), size, overlap)
     return _chunks(document, [(start, end) for start, end in spans if text[start:end].strip()])
 
 
 def chunk_words(document: Document, size: int | None = 200, overlap: int = 0) -> list[Chunk]:
-    """Windows of ``size`` words that share ``overlap`` words. ``size=None``: one word a chunk.
+    """Windows of ``size`` words that share ``overlap`` words. ``size=None``: one word per chunk.
 
     A word is a run without white space or, in a script without spaces (Chinese, Japanese, Thai …), one character.
     """
     _check(size, overlap)
     text = document.text
-    units = _split(text, cluster_starts(text), (0, len(text)), words)
-    if size is not None:
-        starts = [start for start, _ in units]
-        units = list(_pack(starts, [end for _, end in units], size, starts, overlap, starts, starts))
-    return _chunks(document, units)
+    units = _units(_split(text, cluster_starts(text), (0, len(text)), words))
+    return _chunks(document, _windows(units, size, overlap))
 
 
 def chunk_tokens(document: Document, size: int | None = 256, overlap: int = 0, tokenizer: Any = None) -> list[Chunk]:
-    """Windows of ``size`` tokens that share ``overlap`` tokens. ``size=None``: one token a chunk.
+    """Windows of ``size`` tokens that share ``overlap`` tokens. ``size=None``: one token per chunk.
 
-    Tokens are those of the whole document, without special ones; a chunk tokenized by itself may have a token or two
-    more where it starts inside a word. A boundary inside a grapheme cluster moves to the cluster's start, and tokens
-    that begin in one cluster stay together. ``tokenizer`` is a fast tokenizer of transformers (else ValueError).
+    Tokens are those of the whole document, without special tokens; a chunk that starts inside a word may have one or
+    two more when it is tokenized alone. A boundary inside a grapheme cluster moves to the cluster's start, and tokens
+    that begin in one cluster stay together. ``tokenizer`` must be a fast tokenizer of transformers; else ValueError.
     """
     _check(size, overlap)
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError(f"by_tokens needs a fast tokenizer, not {tokenizer!r}: pass tokenizer=encoder.tokenizer.")
     text = document.text
-    # verbose=False, because a document longer than the model's window is no mistake here.
+    # verbose=False: a document may be longer than the model's window, so that warning is of no use here.
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)
     bounds = cluster_starts(text)
-    begins = [_floor(bounds, start) for start, end in encoded["offset_mapping"] if start < end]
-    # A unit reaches to where the next token begins: what the tokenizer drops (control characters, say) is not lost.
-    cuts = sorted({0, *begins, len(text)})
-    units = _split(text, bounds, (0, len(text)), lambda *_: pairwise(cuts))
-    if size is not None:
-        starts = [start for start, _ in units]
-        # A token counts where its unit starts, which is after white space: elsewhere it would be outside the unit.
-        counted = {cuts[bisect.bisect_right(cuts, start) - 1]: start for start in starts}
-        marks = sorted(counted.get(begin, begin) for begin in begins)
-        units = list(_pack(starts, [end for _, end in units], size, marks, overlap, marks, starts))
-    return _chunks(document, units)
+    token_starts = [_floor(bounds, start) for start, end in encoded["offset_mapping"] if start < end]
+    # A unit reaches to the next token's start, so that nothing is lost that the tokenizer drops (control characters).
+    cuts = sorted({0, *token_starts, len(text)})
+    spans = _split(text, bounds, (0, len(text)), lambda *_: pairwise(cuts))
+    # A unit starts after the white space of its cut; its tokens count from there, or they would lie outside it.
+    moved = {cuts[bisect.bisect_right(cuts, start) - 1]: start for start, _ in spans}
+    units = _units(spans, sorted(moved.get(start, start) for start in token_starts))
+    return _chunks(document, _windows(units, size, overlap))
 
 
 def chunk_sentences(document: Document, size: int | None = None, overlap: int = 0) -> list[Chunk]:
-    """Whole sentences, up to ``size`` characters with the last ``overlap`` words of the chunk before.
+    """Whole sentences, up to ``size`` characters, with the last ``overlap`` words of the chunk before.
 
-    A sentence longer than ``size`` is cut between words. ``size=None``: one sentence a chunk.
+    A sentence longer than ``size`` is cut between words. ``size=None``: one sentence per chunk.
     """
     return _chunk_by(document, size, overlap, sentences, (words, clusters))
 
 
 def chunk_paragraphs(document: Document, size: int | None = None, overlap: int = 0) -> list[Chunk]:
-    """Whole paragraphs, up to ``size`` characters with the last ``overlap`` words of the chunk before.
+    """Whole paragraphs, up to ``size`` characters, with the last ``overlap`` words of the chunk before.
 
-    A paragraph longer than ``size`` is cut between sentences. ``size=None``: one paragraph a chunk.
+    A paragraph longer than ``size`` is cut between sentences. ``size=None``: one paragraph per chunk.
     """
     return _chunk_by(document, size, overlap, paragraphs, (sentences, words, clusters))
 
 
 def chunk_headings(document: Document, size: int | None = None, overlap: int = 0) -> list[Chunk]:
-    """Markdown sections, one a chunk; a section longer than ``size`` characters is cut between paragraphs.
+    """Markdown sections, one per chunk; a section longer than ``size`` characters is cut between paragraphs.
 
-    ``overlap`` is in words, from the same section. A heading with only a deeper heading under it goes with that one.
+    ``overlap`` is in words of the same section. A heading with only a deeper heading under it joins that section.
     """
     _check(size, overlap)
     text, bounds = document.text, cluster_starts(document.text)
@@ -123,17 +116,17 @@ def chunk_headings(document: Document, size: int | None = None, overlap: int = 0
 
 
 def chunk_code(document: Document, size: int | None = None, overlap: int = 0) -> list[Chunk]:
-    """Whole functions and classes (see ``segments.code_blocks``), up to ``size`` characters.
+    """Whole functions and classes (see ``segmentation.code_blocks``), up to ``size`` characters.
 
-    ``overlap`` is in words. A class longer than ``size`` is cut between its methods, what is still too long at blank
-    lines and line ends. ``size=None``: one function or class, or what stands between two, a chunk.
+    ``overlap`` is in words. A class longer than ``size`` is cut between methods, then at blank lines, then at lines.
+    ``size=None``: one function, class or stretch between two per chunk.
     """
     finer = (code_members, code_members, paragraphs, lines, words, clusters)
-    # A comment line of a program looks like a heading: no sections here.
+    # No sections, because a comment line of a program looks like a heading.
     return _chunk_by(document, size, overlap, code_blocks, finer, [])
 
 
-CHUNKERS: dict[str, Callable[..., list[Chunk]]] = {
+CHUNKERS: dict[str, Chunker] = {
     "raw": chunk_chars,
     "by_words": chunk_words,
     "by_tokens": chunk_tokens,
@@ -144,21 +137,24 @@ CHUNKERS: dict[str, Callable[..., list[Chunk]]] = {
 }
 
 
-def merge_adjacent(chunks: Iterable[Chunk], documents: Iterable[Document] = ()) -> list[Chunk]:
-    """Join chunks of one document that overlap or touch into one passage each.
+def chunk_corpus(documents: Iterable[Document], chunker: Chunker, **options: Any) -> list[Chunk]:
+    """The chunks of all ``documents``, in order; each document is cut by ``chunker(document, **options)``."""
+    return [chunk for document in documents for chunk in chunker(document, **options)]
 
-    Chunks leave out the white space between them, so two neighbours without overlap touch only if their document is
-    among ``documents``. Passages of a document come in the order of its text, documents in that of their first chunk.
-    A passage has the first chunk's index, section and metadata, and the different ``context`` of each, a line apart.
+
+def merge_adjacent(chunks: Iterable[Chunk], documents: Iterable[Document] = ()) -> list[Chunk]:
+    """Join the chunks of a document that overlap or touch into passages.
+
+    Chunks leave out the white space between them, so neighbours without overlap touch only if their document is among
+    ``documents``. Passages follow the order of the text; documents keep the order of their first chunk. A passage has
+    the index, section and metadata of its first chunk, and each different ``context`` on a line.
     """
     chunks = list(chunks)
     texts = {document.id: document.text for document in documents}
-    places: dict[str, int] = {}
-    for chunk in chunks:
-        places.setdefault(chunk.doc_id, len(places))
+    order = {doc_id: place for place, doc_id in enumerate(dict.fromkeys(chunk.doc_id for chunk in chunks))}
     groups: list[list[Chunk]] = []
     reach = 0
-    for chunk in sorted(chunks, key=lambda chunk: (places[chunk.doc_id], chunk.start, chunk.end)):
+    for chunk in sorted(chunks, key=lambda chunk: (order[chunk.doc_id], chunk.start, chunk.end)):
         same = bool(groups) and groups[-1][0].doc_id == chunk.doc_id
         if same and (chunk.start <= reach or texts.get(chunk.doc_id, "")[reach : chunk.start].isspace()):
             groups[-1].append(chunk)
@@ -179,20 +175,35 @@ def _passage(group: list[Chunk], document_text: str) -> Chunk:
     return replace(first, text="".join(pieces), end=end, context=context)
 
 
+def slice_chunk(chunk: Chunk, spans: Iterable[CharSpan]) -> list[Chunk]:
+    """The ranges of ``chunk.text`` as chunks; ranges that overlap, or with only white space between them, are joined.
+
+    Each text is still ``document.text[start:end]``, without white space around it, and keeps the chunk's index and
+    id. Blank ranges give none.
+    """
+    text = chunk.text
+    joined: list[CharSpan] = []
+    for start, end in sorted(spans):
+        if joined and not text[joined[-1][1] : start].strip():
+            start, before = joined.pop()
+            end = max(before, end)
+        joined.append((start, end))
+    stripped = [_strip(text, start, end) for start, end in joined]
+    return [
+        replace(chunk, text=text[start:end], start=chunk.start + start, end=chunk.start + end)
+        for start, end in stripped
+        if start < end
+    ]
+
+
 def _check(size: int | None, overlap: int) -> None:
-    for name, value in (("size", size), ("overlap", overlap)):
-        if (isinstance(value, bool) or not isinstance(value, Integral)) and not (name == "size" and value is None):
-            raise ValueError(f"{name} is {value!r}; give a whole number{' or None' if name == 'size' else ''}.")
-    if overlap < 0:
-        raise ValueError(f"overlap is {overlap}; give 0 or more.")
-    if size is None:
-        if overlap:
-            raise ValueError(
-                f"size=None gives one unit a chunk, without overlap; set overlap to 0 (it is {overlap})."
-            )
-    elif size < 1:
-        raise ValueError(f"size is {size}; give 1 or more, or None for one unit a chunk.")
-    elif overlap >= size:
+    for name, value, least in (("size", 1 if size is None else size, 1), ("overlap", overlap, 0)):
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            none = ", or None for one unit per chunk" if name == "size" else ""
+            raise ValueError(f"{name} is {value!r}; give a whole number, {least} or more{none}.")
+    if size is None and overlap:
+        raise ValueError(f"size=None makes one chunk per unit, without overlap; set overlap to 0, not {overlap}.")
+    if size is not None and overlap >= size:
         raise ValueError(f"overlap ({overlap}) must be smaller than size ({size}).")
 
 
@@ -204,82 +215,111 @@ def _chunk_by(
     finer: Sequence[Splitter],
     structure: Sequence[Section] | None = None,
 ) -> list[Chunk]:
-    """Units by ``splitter``, windows measured in characters, overlap in words."""
+    """Units by ``splitter``, window size in characters, overlap in words."""
     _check(size, overlap)
     text, bounds = document.text, cluster_starts(document.text)
-    units = _split(text, bounds, (0, len(text)), splitter)
-    return _chunks(document, _fill(text, bounds, units, size, overlap, finer), structure)
+    spans = _split(text, bounds, (0, len(text)), splitter)
+    return _chunks(document, _fill(text, bounds, spans, size, overlap, finer), structure)
 
 
 def _fill(
-    text: str, bounds: Sequence[int], units: list[CharSpan], size: int | None, overlap: int, finer: Sequence[Splitter]
+    text: str, bounds: Sequence[int], spans: list[CharSpan], size: int | None, overlap: int, finer: Sequence[Splitter]
 ) -> list[CharSpan]:
-    """Windows of whole units up to ``size`` characters; longer units are first cut by the ``finer`` splitters."""
-    if size is None or not units:
-        return units
+    """Windows of up to ``size`` characters. Spans longer than that are cut by the next of the ``finer`` splitters."""
+    if size is None or not spans:
+        return spans
     for splitter in finer:
-        pieces = ([unit] if unit[1] - unit[0] <= size else _split(text, bounds, unit, splitter) for unit in units)
-        units = [piece for group in pieces for piece in group]
-    starts, ends = [start for start, _ in units], [end for _, end in units]
-    word_starts = [start for start, _ in _split(text, bounds, (starts[0], ends[-1]), words)] if overlap else []
-    return list(_pack(starts, ends, size, range(len(text)), overlap, word_starts, word_starts))
+        pieces = ([span] if span[1] - span[0] <= size else _split(text, bounds, span, splitter) for span in spans)
+        spans = [piece for group in pieces for piece in group]
+    covered = (spans[0][0], spans[-1][1])
+    word_starts = [start for start, _ in _split(text, bounds, covered, words)] if overlap else []
+    return list(_windows(_units(spans, range(len(text))), size, overlap, word_starts))
 
 
 def _split(text: str, bounds: Sequence[int], span: CharSpan, splitter: Splitter) -> list[CharSpan]:
-    """A splitter's spans inside ``span``, trimmed, and moved outwards to the bounds of grapheme clusters."""
-    units: list[CharSpan] = []
+    """A splitter's spans inside ``span``, stripped of white space, then widened to whole grapheme clusters."""
+    spans: list[CharSpan] = []
     reached = span[0]
     for start, end in splitter(text, *span):
-        piece = text[start:end]
-        if not piece.strip():
+        start, end = _strip(text, start, end)
+        if start == end:
             continue
-        start, end = start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
         start, end = max(reached, _floor(bounds, start)), bounds[bisect.bisect_left(bounds, end)]
         if start < end:
-            units.append((start, end))
+            spans.append((start, end))
             reached = end
-    return units
+    return spans
+
+
+def _strip(text: str, start: int, end: int) -> CharSpan:
+    """The range without white space around it; empty if it is blank."""
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    return start, start + len(piece.strip())
 
 
 def _floor(bounds: Sequence[int], offset: int) -> int:
     return bounds[bisect.bisect_right(bounds, offset) - 1]
 
 
-def _pack(
-    starts: Sequence[int],
-    ends: Sequence[int],
-    size: int,
-    size_marks: Sequence[int],
-    overlap: int,
-    overlap_marks: Sequence[int],
-    cuts: Sequence[int],
-) -> Iterator[CharSpan]:
-    """Windows over the units that ``starts`` and ``ends`` bound.
+class Units(NamedTuple):
+    """What windows are made of. All are sorted offsets; ``size`` counts the ``positions`` in a window."""
 
-    A window is measured by the marks in it: sorted offsets of the characters, words or tokens. It begins at the first
-    of ``cuts`` (sorted offsets where a window may begin) that repeats at most ``overlap`` marks of the window before
-    and leaves room for one whole new unit; failing that, at the new unit. So each brings at least one unit more.
+    starts: Sequence[int]
+    ends: Sequence[int]
+    positions: Sequence[int]  # of characters, words or tokens
+
+
+def _units(spans: Sequence[CharSpan], positions: Sequence[int] | None = None) -> Units:
+    """``positions=None``: each unit counts as one."""
+    starts = [start for start, _ in spans]
+    return Units(starts, [end for _, end in spans], starts if positions is None else positions)
+
+
+def _windows(
+    units: Units, size: int | None, overlap: int, word_starts: Sequence[int] | None = None
+) -> Iterator[CharSpan]:
+    """Windows of up to ``size`` positions, each with at least one unit more than the one before.
+
+    ``overlap`` counts positions, and windows start at units. With ``word_starts`` it counts words, and windows start
+    at any word. ``size=None``: one unit per window.
     """
-    first, unit = (starts[0], 0) if starts else (0, 0)
-    while unit < len(starts):
-        limit = bisect.bisect_left(size_marks, first) + size  # the number of marks that may stand before the end
-        fits = bisect.bisect_right(ends, size_marks[limit]) if limit < len(size_marks) else len(ends)
-        following = max(fits, unit + 1)
-        end = ends[following - 1]
-        yield first, end
-        if following < len(starts):
-            shared = bisect.bisect_left(overlap_marks, end) - overlap
-            spare = bisect.bisect_left(size_marks, ends[following]) - size
-            # The new window begins after the last marks that are too many: of the overlap, and of a window that still
-            # takes in the new unit. The latter lie beyond ``first``, from where that unit was out of reach.
-            after = max(overlap_marks[shared - 1] if shared > 0 else -1, size_marks[spare - 1] if spare > 0 else -1)
-            place = bisect.bisect_right(cuts, after)
-            first = min(starts[following], cuts[place]) if place < len(cuts) else starts[following]
-        unit = following
+    if size is None:
+        yield from zip(units.starts, units.ends, strict=True)
+        return
+    start, following = (units.starts[0], 0) if units.starts else (0, 0)
+    while following < len(units.starts):
+        following = _window_end(units, start, following, size)
+        yield start, units.ends[following - 1]
+        if following < len(units.starts):
+            start = _next_start(units, following, size, overlap, word_starts)
+
+
+def _window_end(units: Units, start: int, new: int, size: int) -> int:
+    """How many units end inside the window that begins at ``start``: unit ``new``, and those that fit after it."""
+    limit = bisect.bisect_left(units.positions, start) + size  # the first position that does not fit
+    if limit >= len(units.positions):
+        return len(units.ends)
+    return max(bisect.bisect_right(units.ends, units.positions[limit]), new + 1)
+
+
+def _next_start(units: Units, new: int, size: int, overlap: int, word_starts: Sequence[int] | None) -> int:
+    """Where the window that adds unit ``new`` starts: at that unit or, if it fits, ``overlap`` before it."""
+    counted, allowed = (units.positions, units.starts) if word_starts is None else (word_starts, word_starts)
+    repeats_at_most = _earliest(counted, units.ends[new - 1], overlap)
+    has_room = _earliest(units.positions, units.ends[new], size)
+    place = bisect.bisect_left(allowed, max(repeats_at_most, has_room))
+    return min([units.starts[new], *allowed[place : place + 1]])
+
+
+def _earliest(positions: Sequence[int], end: int, count: int) -> int:
+    """The lowest offset with at most ``count`` of the ``positions`` between it and ``end``."""
+    surplus = bisect.bisect_left(positions, end) - count
+    return positions[surplus - 1] + 1 if surplus > 0 else 0
 
 
 def _sections(document: Document) -> list[Section]:
-    """The document's Markdown sections; one for all of it where its file is of a kind that has none (a program)."""
+    """The document's Markdown sections; one section for a file of another kind, such as a program."""
     suffix = PurePosixPath(str(document.metadata.get("file", ""))).suffix.lower()
     return sections(document.text) if suffix in _PROSE_SUFFIXES else [Section(0, len(document.text), ())]
 
@@ -289,33 +329,9 @@ def _chunks(document: Document, spans: Iterable[CharSpan], structure: Sequence[S
     section_starts = [section.start for section in structure]
     chunks = []
     for index, (start, end) in enumerate(spans):
-        place = bisect.bisect_right(section_starts, start) - 1
-        path = structure[place].path if structure else ()
-        piece = document.text[start:end]
+        path = structure[bisect.bisect_right(section_starts, start) - 1].path if structure else ()
+        text = document.text[start:end]
         chunks.append(
-            Chunk(document.id, index, piece, start, end, document.title, document.uri, path, document.metadata)
+            Chunk(document.id, index, text, start, end, document.title, document.uri, path, document.metadata)
         )
     return chunks
-
-
-def slice_chunk(chunk: Chunk, spans: Iterable[CharSpan]) -> list[Chunk]:
-    """The ranges of ``chunk.text`` as chunks of their own, joined where only white space lies between two.
-
-    Each is still ``document.text[start:end]``, without white space around it, and keeps the chunk's index and so its
-    id; blank ranges give none.
-    """
-    text = chunk.text
-    joined: list[list[int]] = []
-    for start, end in sorted(spans):
-        if joined and not text[joined[-1][1] : start].strip():
-            joined[-1][1] = max(joined[-1][1], end)
-        else:
-            joined.append([start, end])
-    found = []
-    for start, end in joined:
-        piece = text[start:end]
-        start += len(piece) - len(piece.lstrip())
-        if piece := piece.strip():
-            begin = chunk.start + start
-            found.append(replace(chunk, text=piece, start=begin, end=begin + len(piece)))
-    return found

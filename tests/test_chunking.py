@@ -1,12 +1,13 @@
 """Chunkers: worked examples, and the properties that hold for any text in any script.
 
-``check`` holds every chunk against the text it came from (the idea of the helper in chonkie's tests, with offsets
+``check`` compares every chunk with the text it came from (the idea of the helper in chonkie's tests, with offsets
 that must be exact). Cluster bounds come from the ``regex`` package's ``\\X``, words from ``str.split``.
 """
 
 import functools
-from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -18,16 +19,21 @@ from rag_lab.chunking import (
     CHUNKERS,
     chunk_chars,
     chunk_code,
+    chunk_corpus,
     chunk_headings,
     chunk_paragraphs,
     chunk_sentences,
     chunk_tokens,
     chunk_words,
     merge_adjacent,
+    slice_chunk,
 )
 from rag_lab.types import Chunk, Document
 
 TWELVE = "one two three four five six seven eight nine ten eleven twelve"
+
+
+BY_CHARACTERS = ["raw", "by_sentences", "by_paragraphs", "by_headings", "by_code"]  # whose size is in characters
 
 
 def document(text: str, **fields: Any) -> Document:
@@ -43,7 +49,7 @@ def cluster_bounds(text: str) -> set[int]:
 
 
 def check(text: str, chunks: list[Chunk]) -> None:
-    """Everything that holds whatever the chunker, its size and its overlap."""
+    """What holds for every chunker, size and overlap."""
     bounds, covered = cluster_bounds(text), 0
     for index, chunk in enumerate(chunks):
         assert chunk.index == index
@@ -73,16 +79,12 @@ def tokenizer(kind: str) -> Any:
         core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         core.decoder = decoders.ByteLevel()
     elif kind == "wordpiece":
-        pieces = [
-            "[UNK]",
-            *"abcdefghijklmnopqrstuvwxyz.!?",
-            *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"),
-        ]
+        pieces = ["[UNK]", *".!?", *ascii_lowercase, *(f"##{letter}" for letter in ascii_lowercase)]
         core = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
         core.normalizer = normalizers.BertNormalizer()
         core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     else:
-        pieces = ["<unk>", "▁", "▁the", "ing", *"abcdefghijklmnopqrstuvwxyz.!?"]
+        pieces = ["<unk>", "▁", "▁the", "ing", *ascii_lowercase, *".!?"]
         core = Tokenizer(models.Unigram([(piece, -float(i)) for i, piece in enumerate(pieces)], unk_id=0))
         core.normalizer = normalizers.NFKC()
         core.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -90,16 +92,16 @@ def tokenizer(kind: str) -> Any:
 
 
 KINDS = ["bytes", "wordpiece", "unigram"]
-
-
-def chunkers() -> dict[str, Callable[..., list[Chunk]]]:
-    """Every strategy; ``by_tokens`` once for each kind of tokenizer."""
-    named = {name: chunker for name, chunker in CHUNKERS.items() if name != "by_tokens"}
-    by_kind = {f"by_tokens {kind}": functools.partial(chunk_tokens, tokenizer=tokenizer(kind)) for kind in KINDS}
-    return {**named, **by_kind}
-
-
+# Every strategy; by_tokens once for each kind of tokenizer.
 NAMES = [name for name in CHUNKERS if name != "by_tokens"] + [f"by_tokens {kind}" for kind in KINDS]
+every_chunker = pytest.mark.parametrize("name", NAMES)
+
+
+def cut_by(name: str, text: str, size: Any, overlap: Any = 0) -> list[Chunk]:
+    strategy, _, kind = name.partition(" ")
+    options = {"tokenizer": tokenizer(kind)} if kind else {}
+    return CHUNKERS[strategy](document(text), size=size, overlap=overlap, **options)
+
 
 # Pieces that break careless code: clusters of several characters, marks without a base, all kinds of line ends and
 # white space, sentence marks of many scripts, Markdown and Python structure.
@@ -121,34 +123,34 @@ SIZES = st.integers(1, 40).flatmap(lambda size: st.tuples(st.just(size), st.inte
 run = settings(max_examples=60, deadline=None)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every_chunker
 @run
 @given(text=TEXTS, size_and_overlap=SIZES)
 def test_invariants(name: str, text: str, size_and_overlap: tuple[int, int]) -> None:
     size, overlap = size_and_overlap
-    chunks = chunkers()[name](document(text), size=size, overlap=overlap)
+    chunks = cut_by(name, text, size, overlap)
     check(text, chunks)
-    if name in ("raw", "by_sentences", "by_paragraphs", "by_headings", "by_code"):
+    if name in BY_CHARACTERS:
         assert all(len(chunk.text) <= size or len(regex.findall(r"\X", chunk.text)) == 1 for chunk in chunks)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every_chunker
 @run
 @given(text=TEXTS)
-def test_one_unit_a_chunk(name: str, text: str) -> None:
-    chunks = chunkers()[name](document(text), size=None, overlap=0)
+def test_one_unit_per_chunk(name: str, text: str) -> None:
+    chunks = cut_by(name, text, None)
     check(text, chunks)
     assert all(before.end <= after.start for before, after in pairwise(chunks))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every_chunker
 @run
 @given(text=TEXTS, size=st.integers(1, 40))
 def test_without_overlap_the_chunks_and_the_white_space_between_them_are_the_document(
     name: str, text: str, size: int
 ) -> None:
     rebuilt, end = [], 0
-    for chunk in chunkers()[name](document(text), size=size, overlap=0):
+    for chunk in cut_by(name, text, size):
         assert chunk.start >= end
         rebuilt += [text[end : chunk.start], chunk.text]
         end = chunk.end
@@ -157,7 +159,9 @@ def test_without_overlap_the_chunks_and_the_white_space_between_them_are_the_doc
 
 @run
 @given(text=st.text("ab é\n", max_size=80), size_and_overlap=SIZES)
-def test_raw_windows_are_full_and_share_exactly_the_overlap(text: str, size_and_overlap: tuple[int, int]) -> None:
+def test_character_windows_are_full_and_share_exactly_the_overlap(
+    text: str, size_and_overlap: tuple[int, int]
+) -> None:
     # Without clusters of several characters, and with no window of white space alone, nothing shortens a window.
     size, overlap = size_and_overlap
     text = "x" + regex.sub(r"\s+", "y", text)
@@ -176,13 +180,13 @@ def test_word_windows_are_full_and_share_exactly_the_overlap(text: str, size_and
     assert all(len(words) == overlap for words in shared)
 
 
-@pytest.mark.parametrize("name", ["by_sentences", "by_paragraphs", "by_headings", "by_code"])
+@pytest.mark.parametrize("name", BY_CHARACTERS[1:])
 @run
 @given(text=TEXTS, size_and_overlap=SIZES)
 def test_overlap_in_words_is_never_exceeded(name: str, text: str, size_and_overlap: tuple[int, int]) -> None:
     # str.split counts fewer words than the chunkers where a script has no spaces, never more.
     size, overlap = size_and_overlap
-    chunks = CHUNKERS[name](document(text), size=size, overlap=overlap)
+    chunks = cut_by(name, text, size, overlap)
     for before, after in pairwise(chunks):
         assert len(text[after.start : before.end].split()) <= overlap
 
@@ -190,7 +194,7 @@ def test_overlap_in_words_is_never_exceeded(name: str, text: str, size_and_overl
 @pytest.mark.parametrize("kind", KINDS)
 @run
 @given(text=TEXTS, size_and_overlap=SIZES)
-def test_token_windows_hold_and_share_no_more_tokens_than_asked(
+def test_token_windows_hold_and_share_no_more_tokens_than_requested(
     kind: str, text: str, size_and_overlap: tuple[int, int]
 ) -> None:
     size, overlap = size_and_overlap
@@ -210,14 +214,14 @@ def test_token_windows_hold_and_share_no_more_tokens_than_asked(
         assert tokens(after.start, before.end) <= overlap
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every_chunker
 @pytest.mark.parametrize("text", ["", " ", "\n\n \t\u3000\r\n", "\x1c"])
 def test_blank_text_gives_no_chunks(name: str, text: str) -> None:
-    assert chunkers()[name](document(text), size=5, overlap=1) == []
-    assert chunkers()[name](document(text), size=None, overlap=0) == []
+    assert cut_by(name, text, 5, 1) == []
+    assert cut_by(name, text, None) == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every_chunker
 @pytest.mark.parametrize(
     ("size", "overlap", "message"),
     [
@@ -234,62 +238,67 @@ def test_blank_text_gives_no_chunks(name: str, text: str) -> None:
         (None, 3, "overlap to 0"),
     ],
 )
-def test_impossible_sizes_and_overlaps_are_refused(name: str, size: Any, overlap: Any, message: str) -> None:
+def test_impossible_sizes_and_overlaps_raise(name: str, size: Any, overlap: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        chunkers()[name](document("Some text."), size=size, overlap=overlap)
+        cut_by(name, "Some text.", size, overlap)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every_chunker
 def test_an_unbroken_run_and_a_giant_cluster_end(name: str) -> None:
     for text in ["x" * 100_000, "." * 20_000, "a" + "\u0301" * 20_000, "👩🏽‍🚀" * 5_000]:
-        check(text, chunkers()[name](document(text), size=1000, overlap=999))
+        check(text, cut_by(name, text, 1000, 999))
 
 
 def test_a_run_without_a_break_is_split_hard() -> None:
-    for name in ("raw", "by_sentences", "by_paragraphs", "by_headings", "by_code"):
-        chunks = CHUNKERS[name](document("x" * 100_000), size=1500, overlap=0)
-        assert [len(chunk.text) for chunk in chunks] == [1500] * 66 + [1000]
+    for name in BY_CHARACTERS:
+        assert [len(c.text) for c in cut_by(name, "x" * 100_000, 1500)] == [1500] * 66 + [1000]
 
 
-# Words and characters
+# Examples
 
+FOUR = "Aa bb cc. Dd ee. Ff gg hh iii. Jj."  # the first two: 16 characters; the last two, and ee. Ff … iii.: 17
+PARAGRAPHS = "\n\none\nstill one\n \t\ntwo\r\n\r\nthree\n\n\n"
 
-def test_the_twelve_words_of_the_specification() -> None:
-    assert texts(chunk_words(document(TWELVE), size=5, overlap=2)) == [
-        "one two three four five",
-        "four five six seven eight",
-        "seven eight nine ten eleven",
-        "ten eleven twelve",
-    ]
-
-
-def test_scripts_without_spaces_have_one_word_a_character() -> None:
-    assert texts(chunk_words(document("你好。iPhone 手机ー"), size=None)) == ["你", "好。", "iPhone", "手", "机ー"]
-    assert texts(chunk_words(document("می‌شود گفت"), size=None)) == ["می‌شود", "گفت"]
-
-
-def test_a_mark_on_a_space_belongs_to_the_cluster_of_the_space() -> None:
+# fmt: off
+EXAMPLES = [
+    (chunk_words, TWELVE, {"size": 5, "overlap": 2},
+     ["one two three four five", "four five six seven eight", "seven eight nine ten eleven", "ten eleven twelve"]),
+    # Scripts without spaces have one word per character.
+    (chunk_words, "你好。iPhone 手机ー", {"size": None}, ["你", "好。", "iPhone", "手", "机ー"]),
+    (chunk_words, "می‌شود گفت", {"size": None}, ["می‌شود", "گفت"]),
     # "a", then a space with an acute accent, then "b": three clusters, none cut, so the accent takes its space along.
-    assert texts(chunk_words(document("a \u0301b"), size=1)) == ["a", " \u0301b"]
-
-
-def test_raw_cuts_anywhere_but_in_a_cluster() -> None:
-    assert texts(chunk_chars(document("abcdefgh"), size=4, overlap=2)) == ["abcd", "cdef", "efgh"]
-    assert texts(chunk_chars(document("ab cd  ef"), size=3, overlap=0)) == ["ab ", "cd ", " ef"]
+    (chunk_words, "a \u0301b", {"size": 1}, ["a", " \u0301b"]),
+    # Characters are cut anywhere but in a cluster.
+    (chunk_chars, "abcdefgh", {"size": 4, "overlap": 2}, ["abcd", "cdef", "efgh"]),
+    (chunk_chars, "ab cd  ef", {"size": 3, "overlap": 0}, ["ab ", "cd ", " ef"]),
     # Each astronaut is four characters: two would be eight, so one of size 5 leaves a character unused.
-    assert texts(chunk_chars(document("👩🏽‍🚀👩🏽‍🚀a"), size=5, overlap=0)) == ["👩🏽‍🚀", "👩🏽‍🚀a"]
-    assert texts(chunk_chars(document("e\u0301" * 3), size=3, overlap=1)) == ["e\u0301"] * 3
-
-
-# Sentences
+    (chunk_chars, "👩🏽‍🚀👩🏽‍🚀a", {"size": 5, "overlap": 0}, ["👩🏽‍🚀", "👩🏽‍🚀a"]),
+    (chunk_chars, "e\u0301" * 3, {"size": 3, "overlap": 1}, ["e\u0301"] * 3),
+    # Sentences fill a size in characters with an overlap in words; one character less leaves no room for "ee.".
+    (chunk_sentences, FOUR, {"size": 17}, ["Aa bb cc. Dd ee.", "Ff gg hh iii. Jj."]),
+    (chunk_sentences, FOUR, {"size": 17, "overlap": 1}, ["Aa bb cc. Dd ee.", "ee. Ff gg hh iii.", "iii. Jj."]),
+    (chunk_sentences, FOUR, {"size": 16, "overlap": 1}, ["Aa bb cc. Dd ee.", "Ff gg hh iii.", "iii. Jj."]),
+    # A long sentence is cut between words.
+    (chunk_sentences, TWELVE, {"size": 20, "overlap": 1},
+     ["one two three four", "four five six seven", "seven eight nine ten", "ten eleven twelve"]),
+    # Blank lines separate paragraphs.
+    (chunk_paragraphs, PARAGRAPHS, {}, ["one\nstill one", "two", "three"]),
+    (chunk_paragraphs, PARAGRAPHS, {"size": 18}, ["one\nstill one", "two\r\n\r\nthree"]),
+    (chunk_paragraphs, "Aa bb. Cc dd.\n\nEe.", {"size": 8}, ["Aa bb.", "Cc dd.", "Ee."]),
+    # WordPiece of single letters: a token per letter, so 4 tokens from "ab cd ef" are "ab cd".
+    (chunk_tokens, "ab cd ef", {"size": 4, "tokenizer": "wordpiece"}, ["ab cd", "ef"]),
+    (chunk_tokens, "ab cd ef", {"size": 4, "overlap": 2, "tokenizer": "wordpiece"}, ["ab cd", "cd ef"]),
+    # A token per byte, spaces included: "ab c" are 4, and a chunk does not begin with white space.
+    (chunk_tokens, "ab cd ef", {"size": 4, "tokenizer": "bytes"}, ["ab c", "d ef"]),
+    # The family is 25 bytes, so 25 tokens, in one cluster, which stays whole.
+    (chunk_tokens, "a👨‍👩‍👧‍👦b", {"size": 3, "tokenizer": "bytes"}, ["a", "👨‍👩‍👧‍👦", "b"]),
+    # BERT's normalizer drops control characters and accents: they go with the token before.
+    (chunk_tokens, "\x01a\x02 e\u0301b", {"size": 1, "tokenizer": "wordpiece"}, ["\x01a\x02", "e\u0301", "b"]),
+]
 
 SENTENCES = {
     "abbreviations": ["Dr. Smith met Prof. J. R. R. Lee, e.g. The Lee, at 5 p.m. sharp.", "They spoke."],
-    "may end a sentence": [
-        "She works at Lamp Inc. in the U.S. and Acme Ltd. Berlin.",
-        "He lives in the U.S.",
-        "It is big.",
-    ],
+    "may end a sentence": ["She works at Lamp Inc. in the U.S. and Acme Ltd. Berlin.", "He is in the U.S.", "It is big."],
     "numbers": ["It has 3.85 million people on 891.7 km².", "In 1990.", "See No. 5 and Fig. 2.", "No.", "He came."],
     "quotes": ['He said "Stop."', "“Why?” she asked.", "(See page 3.)", "‘Yes!’", "Then he went."],
     "German quotes": ["„Halt!“ rief er, z. B. laut.", "»Nein.«", "Er ging."],
@@ -301,74 +310,28 @@ SENTENCES = {
     "Persian and Arabic": ["سلام.", "حال شما چطور است؟", "خوبم۔", "کیف؟!", "۳.۵ درصد است."],
     "Devanagari": ["यह एक है।", "यह दो है॥", "क्या?"],
 }
+EXAMPLES += [(chunk_sentences, " ".join(parts), {}, parts) for parts in SENTENCES.values()]
+CHINESE = ["你好。", "今天天气好吗？", "他说：“走吧。”", "然后走了！", "“好？”", "对?", "数は３．５です．", "次。"]
+EXAMPLES += [(chunk_sentences, "".join(CHINESE), {}, CHINESE)]  # no spaces
+LINES = (  # lines end a sentence only at blank lines, headings, items and rows
+    "# A title\n|A wrapped\nsentence. |Next\n\n|no mark\n|- item one\n|- item two\n  wrapped\n|1. First. |Second\n"
+    "|~a~b~\n|~c~d~"
+)
+EXAMPLES += [
+    (chunk_sentences, LINES.replace("|", "").replace("~", "|"), {},
+     [line.strip().replace("~", "|") for line in LINES.split("|")])
+]
+# fmt: on
 
 
-@pytest.mark.parametrize("parts", SENTENCES.values(), ids=SENTENCES.keys())
-def test_sentences_apart_by_spaces(parts: list[str]) -> None:
-    assert texts(chunk_sentences(document(" ".join(parts)))) == parts
+@pytest.mark.parametrize(("chunker", "text", "options", "expected"), EXAMPLES)
+def test_examples(chunker: Any, text: str, options: dict[str, Any], expected: list[str]) -> None:
+    if chunker is chunk_tokens:
+        options = options | {"tokenizer": tokenizer(options["tokenizer"])}
+    assert texts(chunker(document(text), **options)) == expected
 
 
-def test_chinese_and_japanese_sentences_need_no_space() -> None:
-    parts = [
-        "你好。",
-        "今天天气好吗？",
-        "他说：“走吧。”",
-        "然后走了！",
-        "“好？”",
-        "对?",
-        "数は３．５です．",
-        "次。",
-    ]
-    assert texts(chunk_sentences(document("".join(parts)))) == parts
-
-
-def test_lines_end_a_sentence_only_at_blank_lines_headings_items_and_rows() -> None:
-    text = "# A title\nA wrapped\nsentence. Next\n\nno mark\n- item one\n- item two\n  wrapped\n1. First. Second\n"
-    text += "|a|b|\n|c|d|"
-    assert texts(chunk_sentences(document(text))) == [
-        "# A title",
-        "A wrapped\nsentence.",
-        "Next",
-        "no mark",
-        "- item one",
-        "- item two\n  wrapped",
-        "1. First.",
-        "Second",
-        "|a|b|",
-        "|c|d|",
-    ]
-
-
-def test_sentences_fill_a_size_in_characters_with_an_overlap_in_words() -> None:
-    # Lengths: the first two sentences 16, the last two 17, "ee." with the third 17.
-    source = document("Aa bb cc. Dd ee. Ff gg hh iii. Jj.")
-    assert texts(chunk_sentences(source, size=17)) == ["Aa bb cc. Dd ee.", "Ff gg hh iii. Jj."]
-    assert texts(chunk_sentences(source, size=17, overlap=1)) == [
-        "Aa bb cc. Dd ee.",
-        "ee. Ff gg hh iii.",
-        "iii. Jj.",
-    ]
-    # One character less, and there is no room to repeat "ee.".
-    assert texts(chunk_sentences(source, size=16, overlap=1)) == ["Aa bb cc. Dd ee.", "Ff gg hh iii.", "iii. Jj."]
-
-
-def test_a_long_sentence_is_cut_between_words() -> None:
-    assert texts(chunk_sentences(document(TWELVE), size=20, overlap=1)) == [
-        "one two three four",
-        "four five six seven",
-        "seven eight nine ten",
-        "ten eleven twelve",
-    ]
-
-
-# Paragraphs and sections
-
-
-def test_paragraphs_are_what_blank_lines_separate() -> None:
-    text = "\n\none\nstill one\n \t\ntwo\r\n\r\nthree\n\n\n"
-    assert texts(chunk_paragraphs(document(text))) == ["one\nstill one", "two", "three"]
-    assert texts(chunk_paragraphs(document(text), size=18)) == ["one\nstill one", "two\r\n\r\nthree"]
-    assert texts(chunk_paragraphs(document("Aa bb. Cc dd.\n\nEe."), size=8)) == ["Aa bb.", "Cc dd.", "Ee."]
+# Sections
 
 
 LEAVE = """Preface.
@@ -397,12 +360,8 @@ Monthly.
 
 def test_headings_follow_markdown_structure() -> None:
     chunks = chunk_headings(document(LEAVE))
-    assert [chunk.section_path for chunk in chunks] == [
-        (),
-        ("Leave", "Sick days"),
-        ("Leave", "Vacation planning"),
-        ("Pay",),
-    ]
+    paths = [(), ("Leave", "Sick days"), ("Leave", "Vacation planning"), ("Pay",)]
+    assert [chunk.section_path for chunk in chunks] == paths
     assert texts(chunks)[0] == "Preface."
     assert texts(chunks)[1].startswith("# Leave\n\n## Sick days\n\nCall")
     assert texts(chunks)[1].endswith("# no heading\n```")
@@ -507,25 +466,6 @@ def test_other_languages_are_cut_where_an_unindented_line_follows_a_blank_one() 
 # Tokens
 
 
-def test_token_windows() -> None:
-    # WordPiece of single letters: a token a letter, so 4 tokens from "ab cd ef" are "ab cd".
-    assert texts(chunk_tokens(document("ab cd ef"), 4, 0, tokenizer("wordpiece"))) == ["ab cd", "ef"]
-    assert texts(chunk_tokens(document("ab cd ef"), 4, 2, tokenizer("wordpiece"))) == ["ab cd", "cd ef"]
-    # A byte a token, the space counted: "ab c" are 4, and a chunk does not begin with white space.
-    assert texts(chunk_tokens(document("ab cd ef"), 4, 0, tokenizer("bytes"))) == ["ab c", "d ef"]
-
-
-def test_a_cluster_of_many_tokens_stays_whole() -> None:
-    # The family is 25 bytes, so 25 tokens, in one cluster.
-    assert texts(chunk_tokens(document("a👨‍👩‍👧‍👦b"), 3, 0, tokenizer("bytes"))) == ["a", "👨‍👩‍👧‍👦", "b"]
-
-
-def test_what_the_tokenizer_drops_is_kept() -> None:
-    # BERT's normalizer drops control characters and accents: they go with the token before.
-    chunks = chunk_tokens(document("\x01a\x02 e\u0301b"), 1, 0, tokenizer("wordpiece"))
-    assert texts(chunks) == ["\x01a\x02", "e\u0301", "b"]
-
-
 def test_a_document_longer_than_the_window_gives_no_warning(
     recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -540,7 +480,13 @@ def test_tokens_need_a_fast_tokenizer() -> None:
         chunk_tokens(document("text"), 5, 0)
 
 
-# Joining
+# Corpora, joining, slicing
+
+
+def test_chunk_corpus_cuts_each_document_with_the_options() -> None:
+    documents = [Document("b", "one two three"), Document("empty", ""), Document("a", "four")]
+    chunks = chunk_corpus(documents, chunk_words, size=2, overlap=1)
+    assert [(chunk.id, chunk.text) for chunk in chunks] == [("b#0", "one two"), ("b#1", "two three"), ("a#0", "four")]
 
 
 def test_merge_adjacent_joins_overlapping_chunks_in_the_order_of_the_text() -> None:
@@ -551,10 +497,9 @@ def test_merge_adjacent_joins_overlapping_chunks_in_the_order_of_the_text() -> N
     assert texts(merge_adjacent([chunks[3], chunks[0]])) == ["ten eleven twelve", "one two three four five"][::-1]
 
 
-def test_merge_adjacent_joins_touching_chunks_and_across_white_space_when_given_the_document() -> None:
+def test_merge_adjacent_joins_across_white_space_if_it_has_the_document() -> None:
     source = document("Aa bb.\nCc dd. Ee ff. Gg.")
-    raw = chunk_chars(source, size=7, overlap=0)
-    assert texts(merge_adjacent(raw)) == [source.text]
+    assert texts(merge_adjacent(chunk_chars(source, size=7, overlap=0))) == [source.text]
     chunks = chunk_sentences(source)
     assert texts(merge_adjacent([chunks[1], chunks[0], chunks[3]])) == ["Aa bb.", "Cc dd.", "Gg."]
     assert texts(merge_adjacent([chunks[1], chunks[0], chunks[3]], [source])) == ["Aa bb.\nCc dd.", "Gg."]
@@ -564,10 +509,8 @@ def test_merge_adjacent_keeps_documents_apart_and_the_first_section() -> None:
     first = [Chunk("a", 0, "abc", 0, 3, section_path=("One",)), Chunk("a", 1, "cd", 2, 4, section_path=("Two",))]
     other = [Chunk("b", 0, "abc", 0, 3, context="About b."), Chunk("b", 1, "cde", 2, 5, context="More of b.")]
     merged = merge_adjacent([other[1], first[0], other[0], first[1]])
-    assert [(chunk.doc_id, chunk.text, chunk.section_path) for chunk in merged] == [
-        ("b", "abcde", ()),
-        ("a", "abcd", ("One",)),
-    ]
+    passages = [("b", "abcde", ()), ("a", "abcd", ("One",))]
+    assert [(chunk.doc_id, chunk.text, chunk.section_path) for chunk in merged] == passages
     assert merged[0].context == "About b.\nMore of b."
     assert merge_adjacent([]) == []
 
@@ -585,3 +528,37 @@ def test_merged_passages_are_the_text_of_their_chunks(
         assert all(passage.text == text[passage.start : passage.end] for passage in passages)
         assert all(a.end < b.start for a, b in pairwise(passages))
         assert all(any(p.start <= c.start and c.end <= p.end for p in passages) for c in chosen)
+
+
+TEXT = "Intro. One two.  \n Three.\n\nFour. "
+SLICED = Chunk("d", 4, TEXT, 2, 2 + len(TEXT), title="T", section_path=("A",), metadata={"date": "2024"}, context="c")
+
+
+@pytest.mark.parametrize(
+    ("spans", "parts"),
+    [
+        ([(25, 33), (6, 15)], [(9, "One two."), (29, "Four.")]),
+        ([(7, 15), (19, 25)], [(9, "One two.  \n Three.")]),  # only white space lies between
+        ([(0, 10), (7, 15)], [(2, "Intro. One two.")]),
+        ([(15, 19), (0, 0)], []),
+        ([], []),
+    ],
+)
+def test_slices_of_a_chunk_keep_its_place_and_origin(
+    spans: list[tuple[int, int]], parts: list[tuple[int, str]]
+) -> None:
+    expected = [replace(SLICED, text=text, start=start, end=start + len(text)) for start, text in parts]
+    assert slice_chunk(SLICED, spans) == expected
+
+
+@run
+@given(st.lists(st.tuples(st.integers(0, len(TEXT)), st.integers(0, len(TEXT)))))
+def test_slices_hold_every_requested_character_at_its_offset(spans: list[tuple[int, int]]) -> None:
+    spans = [(min(span), max(span)) for span in spans]
+    whole = "xx" + TEXT
+    found = slice_chunk(SLICED, spans)
+    requested = {i + SLICED.start for start, end in spans for i in range(start, end) if not TEXT[i].isspace()}
+    assert requested <= {i for piece in found for i in range(piece.start, piece.end)}
+    for piece in found:
+        assert piece.text == whole[piece.start : piece.end] == piece.text.strip() != ""
+        assert {i for i in range(piece.start, piece.end) if not whole[i].isspace()} <= requested

@@ -7,7 +7,7 @@ from pathlib import Path
 from rag_lab.answering.extractive import ANSWER_THRESHOLD, ExtractiveReader
 from rag_lab.answering.pipeline import answer
 from rag_lab.answering.trace import Answer
-from rag_lab.chunking import SECTION_CHARS, chunk_headings
+from rag_lab.chunking import SECTION_CHARS, chunk_corpus, chunk_headings
 from rag_lab.citations.display import show_answer
 from rag_lab.documents import load_folder
 from rag_lab.llm.load import load_llm
@@ -22,7 +22,7 @@ from rag_lab.types import Chunk, Retriever
 
 def chunks_of(folder: str | Path) -> list[Chunk]:
     """The documents of a folder cut at their headings; raises as ``load_folder``, for a folder without text too."""
-    return [chunk for document in load_folder(folder) for chunk in chunk_headings(document, size=SECTION_CHARS)]
+    return chunk_corpus(load_folder(folder), chunk_headings, size=SECTION_CHARS)
 
 
 def index(chunks: Sequence[Chunk], encoder: Encoder) -> Retriever:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rag_lab.answering.pipeline import answer
-from rag_lab.chunking import SECTION_CHARS, chunk_headings
+from rag_lab.chunking import SECTION_CHARS, chunk_corpus, chunk_headings
 from rag_lab.citations.faithfulness import NoVerdict
 from rag_lab.citations.quotes import ground_quote
 from rag_lab.evaluation.question_checks import (
@@ -114,7 +114,7 @@ def _passages(passages: Sequence[Document] | Sequence[Chunk], per: Per) -> tuple
     if chunks and (documents or per == "document"):
         raise ValueError("Give documents, or chunks with per='chunk': chunks are not whole documents.")
     if documents:
-        chunks = [chunk for document in documents for chunk in chunk_headings(document, size=SECTION_CHARS)]
+        chunks = chunk_corpus(documents, chunk_headings, size=SECTION_CHARS)
     if per == "chunk":
         return chunks, chunks
     whole = [Chunk(d.id, 0, d.text, 0, len(d.text), d.title, d.uri, (), d.metadata) for d in documents]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from rag_lab.chunking import chunk_sentences
+from rag_lab.chunking import chunk_corpus, chunk_sentences
 from rag_lab.models.encoder import Encoder
 from rag_lab.retrieval import evaluate
 from rag_lab.retrieval.dense import DenseIndex
@@ -27,7 +27,7 @@ def check_span_recall(attempt: float) -> str | None:
 def check_add_title(attempt: Callable[[Document, Chunk], str], corpus: Corpus, encoder: Encoder) -> str | None:
     """The title must stand before each chunk's text; prints recall@1 without and with it."""
     documents = {document.id: document for document in corpus.documents}
-    chunks = [chunk for document in corpus.documents for chunk in chunk_sentences(document, size=None)]
+    chunks = chunk_corpus(corpus.documents, chunk_sentences, size=None)
     texts = [attempt(documents[chunk.doc_id], chunk) for chunk in chunks]
     for chunk, text in zip(chunks, texts, strict=True):
         if text != f"{documents[chunk.doc_id].title}. {chunk.text}":

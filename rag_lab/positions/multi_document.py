@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rag_lab import datasets
-from rag_lab.chunking import chunk_paragraphs
+from rag_lab.chunking import chunk_corpus, chunk_paragraphs
 from rag_lab.datasets import json_lines, load_nq_oracle
 from rag_lab.llm.prompt import Block, Prompt, Turn
 from rag_lab.metrics import span_recall
@@ -55,7 +55,7 @@ class MultiDocumentTask:
         if documents < 2:
             raise ValueError(f"{documents} documents; with fewer than 2 there is no position to change.")
         if chunks is None:
-            chunks = [chunk for document in corpus.documents for chunk in chunk_paragraphs(document, size=600)]
+            chunks = chunk_corpus(corpus.documents, chunk_paragraphs, size=600)
         self.size = documents
         self.query_aware = query_aware
         self.name = f"{corpus.name}, {documents} documents" + (", query-aware" if query_aware else "")

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 
 from rag_lab import datasets
-from rag_lab.chunking import chunk_sentences, chunk_tokens
+from rag_lab.chunking import chunk_corpus, chunk_sentences, chunk_tokens
 from rag_lab.metrics import bootstrap_ci, ndcg_at_k, paired_difference, recall_at_k
 from rag_lab.models.encoder import Encoder, Vectors
 from rag_lab.reproduce.models import Models, kept_vectors
@@ -290,7 +290,7 @@ def merola_contextual(models: Models) -> list[Comparison]:
     encoder = models.load_encoder()
     reranker = models.load_reranker(encoder)
     documents = whole_texts(fifth)
-    chunks = [chunk for d in documents for chunk in chunk_tokens(d, MEROLA_TOKENS, 0, encoder.tokenizer)]
+    chunks = chunk_corpus(documents, chunk_tokens, size=MEROLA_TOKENS, overlap=0, tokenizer=encoder.tokenizer)
     situated = _contexts(documents, chunks, models, add_heading_context)
     asked = models.few(list(fifth.queries))
     paper = published("merola_contextual_nfcorpus").values

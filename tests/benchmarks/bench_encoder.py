@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from rag_lab import datasets
-from rag_lab.chunking import chunk_tokens
+from rag_lab.chunking import chunk_corpus, chunk_tokens
 from rag_lab.metrics import ndcg_at_k
 from rag_lab.models import hub
 from rag_lab.models.encoder import Encoder
@@ -130,7 +130,7 @@ def rows() -> list[dict]:
 
 def late_chunks(encoder: Encoder, documents: Sequence[Document]) -> list[Any]:
     """Cutting and late chunking, about 64 tokens a chunk."""
-    chunks = [c for d in documents for c in chunk_tokens(d, CHUNK, 0, encoder.tokenizer)]
+    chunks = chunk_corpus(documents, chunk_tokens, size=CHUNK, overlap=0, tokenizer=encoder.tokenizer)
     return list(encoder.encode_late_corpus(documents, chunks))
 
 
@@ -194,7 +194,9 @@ def late_against_naive(documents: Sequence[Document]) -> None:
         encoder = Encoder.load("minilm", dtype=dtype, device="cpu")
         for size in SIZES:
             for overlap in (0, size // 2):
-                chunks = [c for d in documents for c in chunk_tokens(d, size, overlap, encoder.tokenizer)]
+                chunks = chunk_corpus(
+                    documents, chunk_tokens, size=size, overlap=overlap, tokenizer=encoder.tokenizer
+                )
                 texts = [c.text for c in chunks]
                 times = take_turns(
                     {

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rag_lab import datasets, results, settings, types
-from rag_lab.chunking import chunk_paragraphs
+from rag_lab.chunking import chunk_corpus, chunk_paragraphs
 from rag_lab.llm.local import LocalLLM
 from rag_lab.metrics import bootstrap_ci, span_recall
 from rag_lab.models.encoder import Encoder
@@ -55,7 +55,7 @@ def load_cases(encoder: Encoder) -> list[Case]:
     for name in CORPORA:
         corpus = datasets.load_corpus(name)
         documents = [d for d in corpus.documents if d.metadata.get("language") == "en"]
-        chunks = [chunk for document in documents for chunk in chunk_paragraphs(document, size=SIZE)]
+        chunks = chunk_corpus(documents, chunk_paragraphs, size=SIZE)
         retrieve = dense_retriever(DenseIndex(chunks, encoder.encode([c.contextual_text for c in chunks])), encoder)
         for question in corpus.questions:
             if question.answerable and question.language == "en":

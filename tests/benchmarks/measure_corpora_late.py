@@ -8,7 +8,7 @@ import sys
 import time
 
 from rag_lab import datasets, results, settings, types
-from rag_lab.chunking import chunk_sentences
+from rag_lab.chunking import chunk_corpus, chunk_sentences
 from rag_lab.metrics import bootstrap_ci, paired_difference
 from rag_lab.models.encoder import Encoder
 from rag_lab.retrieval import evaluate
@@ -20,7 +20,7 @@ COMMAND = "python -m tests.benchmarks.measure_corpora_late"
 
 def corpus_rows(encoder: Encoder, corpus: types.Corpus) -> list[dict]:
     """Rows of naive, late and their difference for each language and k."""
-    chunks = [c for d in corpus.documents for c in chunk_sentences(d, size=None)]
+    chunks = chunk_corpus(corpus.documents, chunk_sentences, size=None)
     vectors = {
         "naive": encoder.encode([c.text for c in chunks]),
         "late": encoder.encode_late_corpus(corpus.documents, chunks),

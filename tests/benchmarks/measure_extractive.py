@@ -18,7 +18,7 @@ import numpy as np
 from rag_lab import datasets, results, settings, types
 from rag_lab.answering.abstention import choose_threshold, scores_at_threshold, threshold_curve
 from rag_lab.answering.extractive import ExtractiveReader
-from rag_lab.chunking import chunk_paragraphs
+from rag_lab.chunking import chunk_corpus, chunk_paragraphs
 from rag_lab.metrics import bootstrap_ci
 from rag_lab.models.encoder import Encoder
 from rag_lab.retrieval.dense import DenseIndex, dense_retriever
@@ -97,7 +97,7 @@ def main() -> int:
     began = time.perf_counter()
     encoder = Encoder.load("minilm", dtype="float32")
     corpus = datasets.load_corpus(CORPUS)
-    chunks = [chunk for document in corpus.documents for chunk in chunk_paragraphs(document)]
+    chunks = chunk_corpus(corpus.documents, chunk_paragraphs)
     retriever = dense_retriever(DenseIndex(chunks, encoder.encode([c.contextual_text for c in chunks])), encoder)
     questions = corpus.questions
     hits = [retriever(question.text, PASSAGES) for question in questions]

@@ -16,7 +16,7 @@ from typing import Any
 
 from rag_lab import datasets, results, settings, types
 from rag_lab.answering.extractive import ANSWER_THRESHOLD, ExtractiveReader
-from rag_lab.chunking import SECTION_CHARS, chunk_headings
+from rag_lab.chunking import SECTION_CHARS, chunk_corpus, chunk_headings
 from rag_lab.evaluation.questions import generate_questions, report_questions
 from rag_lab.llm.local import LocalLLM
 from rag_lab.metrics import Interval, span_recall, wilson_interval
@@ -33,7 +33,7 @@ K = 5
 
 def chunks_of(corpus: types.Corpus) -> list[Chunk]:
     """The corpus as ``generate_questions`` cuts it."""
-    return [chunk for document in corpus.documents for chunk in chunk_headings(document, size=SECTION_CHARS)]
+    return chunk_corpus(corpus.documents, chunk_headings, size=SECTION_CHARS)
 
 
 def retriever_over(chunks: Sequence[Chunk], encoder: Encoder) -> Retriever:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rag_lab import datasets, results, settings
-from rag_lab.chunking import chunk_paragraphs
+from rag_lab.chunking import chunk_corpus, chunk_paragraphs
 from rag_lab.datasets import files_of
 from rag_lab.llm.local import LocalLLM
 from rag_lab.metrics import paired_difference
@@ -54,7 +54,7 @@ def rankings_of(name: str, k: int) -> list[Ranking]:
         retriever: Retriever = BM25Index(chunks).search
         questions = corpus.questions[:200]  # NQ has 2,655, and each is searched for
     else:
-        retriever = fused([chunk for document in corpus.documents for chunk in chunk_paragraphs(document, size=400)])
+        retriever = fused(chunk_corpus(corpus.documents, chunk_paragraphs, size=400))
         questions = [question for question in corpus.questions if question.language == "en"]
     return [ranking for ranking in rank_passages(retriever, questions, k) if len(ranking.chunks) == k]
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from rag_lab import datasets, results, types
-from rag_lab.chunking import chunk_tokens
+from rag_lab.chunking import chunk_corpus, chunk_tokens
 from rag_lab.metrics import bootstrap_ci, ndcg_at_k, paired_difference
 from rag_lab.models.encoder import Encoder, Vectors
 
@@ -54,7 +54,7 @@ def chunk_series(scifact: types.RetrievalSet) -> None:
     documents = [replace(d, text=f"{d.title} {d.text}") for d in scifact.documents]
     rows = []
     for size in SIZES:
-        chunks = [c for d in documents for c in chunk_tokens(d, size, 0, encoder.tokenizer)]
+        chunks = chunk_corpus(documents, chunk_tokens, size=size, overlap=0, tokenizer=encoder.tokenizer)
         doc_ids = [c.doc_id for c in chunks]
         scores = {}
         for method in ("naive", "late"):
