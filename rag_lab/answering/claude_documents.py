@@ -9,6 +9,7 @@ from rag_lab.citations.claude import CitedPlace, document_blocks, read_cited_blo
 from rag_lab.citations.quotes import QuoteCheck
 from rag_lab.llm import claude
 from rag_lab.llm.claude import ClaudeLLM
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.prompt import Block, Turn
 from rag_lab.prompting.build import MISSING, REFUSAL
 from rag_lab.prompting.templates import load_template
@@ -47,7 +48,7 @@ def answer_with_documents(question: str, retriever: Retriever, llm: ClaudeLLM, k
     body["messages"][-1]["content"][: len(prepared.sources)] = document_blocks(prepared.sources)
     try:
         record = llm.send(body)
-    except claude.CallFailed as error:
+    except CallFailed as error:
         return failed(prepared, str(error))
     completion = claude.completion(body, record)
     if completion.stop_reason == "refusal":

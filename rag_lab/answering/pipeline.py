@@ -25,7 +25,7 @@ from rag_lab.answering.trace import Answer, AnswerStatus, Trace
 from rag_lab.chunking import slice_chunk
 from rag_lab.citations.quotes import QuoteCheck, check_quotes
 from rag_lab.citations.validation import CitationReport, blanked, validate_citations
-from rag_lab.llm.claude import CallFailed
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.local import LocalLLM
 from rag_lab.llm.prompt import Block, Completion, Prompt, Turn, Usage
 from rag_lab.models.encoder import Encoder

@@ -8,7 +8,7 @@ from typing import Any
 from rag_lab.answering.pipeline import Prepared, conclude, failed, prepare, withhold
 from rag_lab.answering.trace import Answer
 from rag_lab.citations.validation import CitationStream
-from rag_lab.llm.claude import CallFailed
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.prompt import Completion, Usage
 from rag_lab.prompting.citation_markers import Citation as CitationEvent
 from rag_lab.prompting.citation_markers import Text as TextEvent

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rag_lab.answering.trace import Answer
 from rag_lab.citations.faithfulness import Judgement, NoVerdict
-from rag_lab.llm.claude import CallFailed
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.metrics import Interval, Outcome, wilson_interval
 from rag_lab.text.answer_matching import contains_answer
 from rag_lab.types import Question

@@ -1,17 +1,16 @@
-"""Many completions by Claude: several documents at once, or as Message Batches at half price."""
+"""Message Batches: many completions by Claude at half price, within 24 hours."""
 
 import contextlib
 import datetime
 import json
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rag_lab import settings
 from rag_lab.llm import claude, recordings, spending
-from rag_lab.llm.claude import CallFailed, ClaudeLLM
+from rag_lab.llm.claude import ClaudeLLM
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.prompt import Completion, Prompt
 from rag_lab.storage import Store, content_key
 
@@ -20,47 +19,6 @@ TRIES = 5  # to submit a batch, or to read its results
 CLOCKS = datetime.timedelta(minutes=10)  # by which the server's clock may be behind ours
 
 Outcome = Completion | CallFailed
-
-
-def complete_groups(
-    llm: ClaudeLLM,
-    groups: Sequence[Sequence[Prompt]],
-    max_tokens: int = 256,
-    temperature: float = 0.0,
-    schema: Mapping[str, Any] | None = None,
-    at_once: int = 4,
-) -> list[list[Outcome]]:
-    """Complete every prompt: ``at_once`` groups at a time, each group in order, one call after the other.
-
-    Put prompts that share a cacheable beginning (one document's chunks) in one group: its first call writes the
-    cache that the others read, where parallel first calls would each pay for a write. A call that fails leaves a
-    CallFailed in its place. What would fail every call (the cap, a refused key, a prompt that is too long) ends
-    the run with that error; whatever was paid for is recorded, and a second run asks only for the rest.
-    """
-    prompts = [prompt for group in groups for prompt in group]
-    stop = threading.Event()
-
-    def run(group: Sequence[Prompt]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        for prompt in group:
-            if stop.is_set():
-                break
-            try:
-                outcomes.append(llm.complete(prompt, max_tokens, temperature, schema))
-            except CallFailed as failure:
-                outcomes.append(failure)
-            except BaseException:
-                stop.set()
-                raise
-        return outcomes
-
-    estimate = llm.estimate(prompts, max_tokens, temperature, schema)
-    with spending.paid_work(estimate), ThreadPoolExecutor(max_workers=at_once) as pool:
-        futures = [pool.submit(run, group) for group in groups]
-        try:
-            return [future.result() for future in futures]
-        finally:
-            stop.set()  # after an interruption too
 
 
 def complete_batch(
@@ -82,9 +40,9 @@ def complete_batch(
     bodies, keys = {}, []
     for prompt in prompts:
         body = llm.request(prompt, max_tokens, temperature, schema)
-        keys.append(recordings.key(llm.identity(body)))
+        keys.append(recordings.key(llm.request_identity(body)))
         bodies[keys[-1]] = body
-    missing = {key: body for key, body in bodies.items() if recordings.find(llm.identity(body)) is None}
+    missing = {key: body for key, body in bodies.items() if recordings.find(llm.request_identity(body)) is None}
     run = _Run(llm, missing, poll_seconds)
     if missing:
         run.finish()

@@ -12,11 +12,13 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rag_lab import settings
 from rag_lab.llm import pricing, recordings, spending
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.prompt import Block, Completion, Prompt, Usage
 
 if TYPE_CHECKING:
@@ -36,6 +38,10 @@ class ClaudeLLM:
     can think are asked not to; one that always thinks gets ``effort`` and ``thinking_tokens`` on top of
     ``max_tokens``. ``window`` (tokens) is for servers of your own. Raises ValueError for an unknown model.
     """
+
+    paid = enforces_schema = True
+    needs_prefill = False
+    dtype = ""
 
     def __init__(
         self,
@@ -63,6 +69,11 @@ class ClaudeLLM:
         """The model, and the server where that is not Anthropic's: a stand-in is never named Claude alone."""
         return f"{self.model}@{self._server}" if self._server else self.model
 
+    @property
+    def identity(self) -> str:
+        """The same as ``name``."""
+        return self.name
+
     @functools.cached_property
     def client(self) -> "anthropic.Anthropic":
         """The SDK's client. Raises RuntimeError where no key is set for Anthropic's own API."""
@@ -87,12 +98,19 @@ class ClaudeLLM:
         return host + (f":{parts.port}" if parts.port else "") + parts.path.rstrip("/")
 
     def request(
-        self, prompt: Prompt, max_tokens: int, temperature: float = 0.0, schema: Mapping[str, Any] | None = None
+        self,
+        prompt: Prompt,
+        max_tokens: int,
+        temperature: float = 0.0,
+        schema: Mapping[str, Any] | None = None,
+        stop: Sequence[str] = (),
     ) -> dict[str, Any]:
         """The body of the request for ``prompt``. Raises ValueError for what the model does not take."""
-        return request(self.price, prompt, max_tokens + self.thinking_tokens, temperature, schema, self.effort)
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens is {max_tokens}; it must be 1 or more.")
+        return request(self.price, prompt, max_tokens + self.thinking_tokens, temperature, schema, self.effort, stop)
 
-    def identity(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def request_identity(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """What a response to ``body`` is recorded under: the body, and a server that is not Anthropic's."""
         return {**body, "model": self.model} | ({"server": self._server} if self._server else {})
 
@@ -102,6 +120,7 @@ class ClaudeLLM:
         max_tokens: int = 256,
         temperature: float = 0.0,
         schema: Mapping[str, Any] | None = None,
+        stop: Sequence[str] = (),
     ) -> Completion:
         """The answer to ``prompt``, its beginning included; with ``schema`` (JSON schema) JSON of that form.
 
@@ -109,7 +128,7 @@ class ClaudeLLM:
         does not fit the window or the model, OverBudget where it could pass the cap, CallFailed where the call
         failed, and RuntimeError or LookupError as ``recordings.find`` does.
         """
-        body = self.request(prompt, max_tokens, temperature, schema)
+        body = self.request(prompt, max_tokens, temperature, schema, stop)
         return completion(body, self.send(body))
 
     def send(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +136,7 @@ class ClaudeLLM:
 
         For requests that ``complete`` does not make, such as documents with citations. Raises as ``complete``.
         """
-        identity = self.identity(body)
+        identity = self.request_identity(body)
         with self._locks.setdefault(recordings.key(identity), threading.Lock()):
             record = recordings.find(identity)
             if record is None:
@@ -135,13 +154,14 @@ class ClaudeLLM:
         max_tokens: int = 256,
         temperature: float = 0.0,
         schema: Mapping[str, Any] | None = None,
+        stop: Sequence[str] = (),
     ) -> Generator[str, None, Completion]:
         """As ``complete``, in pieces: yields text deltas and returns the Completion; a recording is one delta.
 
         A stream that breaks raises CallFailed after the deltas that had come; nothing of it is recorded.
         """
-        body = self.request(prompt, max_tokens, temperature, schema)
-        record = recordings.find(self.identity(body))
+        body = self.request(prompt, max_tokens, temperature, schema, stop)
+        record = recordings.find(self.request_identity(body))
         if record is not None:
             finished = completion(body, record)
             if finished.text:
@@ -156,9 +176,65 @@ class ClaudeLLM:
             record = self._keep(body, outcome, time.perf_counter() - started)
         return completion(body, record)
 
+    def complete_many(
+        self,
+        prompts: Sequence[Prompt],
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        schema: Mapping[str, Any] | None = None,
+        stop: Sequence[str] = (),
+        at_once: int = 4,
+    ) -> list[Completion | CallFailed]:
+        """``complete`` for each prompt, ``at_once`` at a time; see ``complete_groups``."""
+        outcomes = self.complete_groups(
+            [[prompt] for prompt in prompts], max_tokens, temperature, schema, stop, at_once
+        )
+        return [outcome for (outcome,) in outcomes]
+
+    def complete_groups(
+        self,
+        groups: Sequence[Sequence[Prompt]],
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        schema: Mapping[str, Any] | None = None,
+        stop: Sequence[str] = (),
+        at_once: int = 4,
+    ) -> list[list[Completion | CallFailed]]:
+        """Complete every prompt: ``at_once`` groups at a time, and within a group one call after the other.
+
+        Put prompts that share a cached prefix (one document's chunks) in one group: its first call writes the cache
+        that the others read, while parallel first calls would each pay for a write. A call that fails leaves a
+        CallFailed in its place. An error that every call would meet (the cap, a refused key, a prompt that is too
+        long) ends the run; paid responses are recorded, so a second run requests only the rest.
+        """
+        prompts = [prompt for group in groups for prompt in group]
+        ended = threading.Event()
+
+        def run(group: Sequence[Prompt]) -> list[Completion | CallFailed]:
+            outcomes: list[Completion | CallFailed] = []
+            for prompt in group:
+                if ended.is_set():
+                    break
+                try:
+                    outcomes.append(self.complete(prompt, max_tokens, temperature, schema, stop))
+                except CallFailed as failure:
+                    outcomes.append(failure)
+                except BaseException:
+                    ended.set()
+                    raise
+            return outcomes
+
+        estimate = self.estimate(prompts, max_tokens, temperature, schema)
+        with spending.paid_work(estimate), ThreadPoolExecutor(max_workers=at_once) as pool:
+            futures = [pool.submit(run, group) for group in groups]
+            try:
+                return [future.result() for future in futures]
+            finally:
+                ended.set()  # after an interruption too
+
     def _keep(self, body: Mapping[str, Any], response: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         self._tell_uncached(body, response)
-        key = recordings.key(self.identity(body))
+        key = recordings.key(self.request_identity(body))
         return recordings.keep(key, self.model, record(self.model, response, seconds))
 
     @contextlib.contextmanager
@@ -251,7 +327,7 @@ class ClaudeLLM:
         self, bodies: Sequence[dict[str, Any]], batch: bool = False, limits: pricing.Limits | None = None
     ) -> pricing.Estimate:
         """As ``estimate``, for bodies."""
-        unpaid = {recordings.key(self.identity(body)): body for body in bodies}
+        unpaid = {recordings.key(self.request_identity(body)): body for body in bodies}
         unpaid = {key: body for key, body in unpaid.items() if recordings.store().get(key) is None}
         calls = [priced_call(body, pricing.token_estimate) for body in unpaid.values()]
         hour = any(kept(body) == "1h" for body in unpaid.values())
@@ -270,7 +346,7 @@ class ClaudeLLM:
         bound = priced_call(body, pricing.token_bound).window - 1
         if settings.mode() == "offline":
             return bound
-        identity = {"counted": True, **self.identity(body)}
+        identity = {"counted": True, **self.request_identity(body)}
         record = recordings.find(identity)
         if record is None:
             tokens = self._exact_tokens(body)
@@ -307,10 +383,6 @@ if TYPE_CHECKING:
 MAX_CACHE_MARKS = 4  # of the API
 
 
-class CallFailed(RuntimeError):  # noqa: N818
-    """One call failed, with its reason; other calls may work. Never an answer."""
-
-
 def request(
     price: pricing.Price,
     prompt: Prompt,
@@ -318,6 +390,7 @@ def request(
     temperature: float,
     schema: Mapping[str, Any] | None,
     effort: str,
+    stop: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The body that asks ``price.model`` to complete ``prompt``; the same prompt gives the same body.
 
@@ -334,6 +407,8 @@ def request(
         )
     if temperature and not price.temperature:
         raise ValueError(f"{price.model} takes no temperature, and {temperature} was asked for; leave it at 0.")
+    if any(not text.strip() for text in stop):
+        raise ValueError(f"A stop text of {list(stop)} is blank; the Messages API refuses that.")
     turns = [{"role": turn.role, "content": _blocks(turn.blocks)} for turn in prompt.turns]
     if prompt.turns[-1].role == "assistant":
         turns[-1]["content"] = [{"type": "text", "text": prompt.turns[-1].text.rstrip()}]
@@ -344,6 +419,8 @@ def request(
     }
     if system := _blocks(prompt.system):
         body["system"] = system
+    if stop:
+        body["stop_sequences"] = list(stop)
     if price.temperature:
         body["temperature"] = temperature
     if price.thinking == "always":

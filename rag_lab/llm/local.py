@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,10 @@ class LocalLLM:
     With ``prefix_cache`` a prompt's fixed beginning (up to its last block with ``cache`` set) is read once and its
     key-value state reused; answers are the same without it, but for rounding, and slower.
     """
+
+    paid = enforces_schema = False
+    needs_prefill = True
+    thinking_tokens = 0
 
     def __init__(self, name: str, model: Any, tokenizer: Any, prefix_cache: bool = True, identity: str = "") -> None:
         self.name = name
@@ -97,7 +101,7 @@ class LocalLLM:
         prompt: Prompt,
         max_tokens: int = 256,
         temperature: float = 0.0,
-        schema: dict[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
         stop: Sequence[str] = (),
         seed: int = 0,
     ) -> Completion:
@@ -109,7 +113,7 @@ class LocalLLM:
         prompt: Prompt,
         max_tokens: int = 256,
         temperature: float = 0.0,
-        schema: dict[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
         stop: Sequence[str] = (),
         seed: int = 0,
     ) -> Stream:
@@ -141,7 +145,7 @@ class LocalLLM:
         prompts: Sequence[Prompt],
         max_tokens: int = 256,
         temperature: float = 0.0,
-        schema: dict[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
         stop: Sequence[str] = (),
         seed: int = 0,
         batch_size: int = 8,
@@ -170,6 +174,19 @@ class LocalLLM:
                 usages[i] = Usage(count, len(prefix) - known, known, len(rows[i][1].written), seconds)
                 known = len(prefix)  # only the first has paid for reading it
         return [Completion(row.text, usage, row.reason) for (_, row), usage in zip(rows, usages, strict=True)]
+
+    def complete_groups(
+        self,
+        groups: Sequence[Sequence[Prompt]],
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        schema: Mapping[str, Any] | None = None,
+        stop: Sequence[str] = (),
+    ) -> list[list[Completion]]:
+        """``complete_many`` for several groups of prompts."""
+        prompts = [prompt for group in groups for prompt in group]
+        completions = iter(self.complete_many(prompts, max_tokens, temperature, schema, stop))
+        return [[next(completions) for _ in group] for group in groups]
 
     def log_likelihood(self, prompt: Prompt, continuation: str) -> float:
         """Log-probability in nats of ``continuation`` after ``prompt``: the sum over its tokens, each given the rest.
@@ -280,6 +297,6 @@ def _weights_identity(source: str, model: Any) -> str:
     return f"{source} {[(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]}"
 
 
-def _asking_for(prompt: Prompt, schema: dict[str, Any]) -> Prompt:
+def _asking_for(prompt: Prompt, schema: Mapping[str, Any]) -> Prompt:
     request = f"Answer only with JSON that follows this JSON schema:\n{json.dumps(schema, ensure_ascii=False)}"
     return replace(prompt, system=(*prompt.system, Block(f"\n\n{request}" if prompt.system else request)))

@@ -30,25 +30,25 @@ class Turn:
 
 @dataclass(frozen=True)
 class Prompt:
-    """System blocks and turns. A last turn by the assistant is a beginning that the model continues."""
+    """System blocks and turns. A last turn by the assistant is a prefill: the model continues it."""
 
     turns: tuple[Turn, ...]
     system: tuple[Block, ...] = ()
 
     @classmethod
     def of(
-        cls, question: str, system: str = "", history: Sequence[tuple[str, str]] = (), beginning: str = ""
+        cls, question: str, system: str = "", history: Sequence[tuple[str, str]] = (), prefill: str = ""
     ) -> "Prompt":
         """A prompt from plain strings; ``history`` holds (role, text) pairs, oldest first.
 
-        ValueError for a role that is neither user nor assistant.
+        Raises ValueError if a role is neither user nor assistant.
         """
         if unknown := [role for role, _ in history if role not in ("user", "assistant")]:
             raise ValueError(f"role is {unknown[0]!r}; a turn is the user's or the assistant's.")
         turns = [Turn(role, (Block(text),)) for role, text in history]  # type: ignore[arg-type]
         turns.append(Turn("user", (Block(question),)))
-        if beginning:
-            turns.append(Turn("assistant", (Block(beginning),)))
+        if prefill:
+            turns.append(Turn("assistant", (Block(prefill),)))
         return cls(tuple(turns), (Block(system),) if system else ())
 
 

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rag_lab.llm.batches import complete_groups
-from rag_lab.llm.claude import CallFailed, ClaudeLLM
+from rag_lab.llm.claude import ClaudeLLM
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.prompt import Prompt
 from rag_lab.positions.curves import ConditionResults
 from rag_lab.prompting.build import REFUSAL
@@ -99,7 +99,7 @@ def _ask_local(llm: Any, asked: Sequence[PromptSet], max_tokens: int, store: Sto
 
 def _ask_claude(llm: ClaudeLLM, asked: Sequence[PromptSet], max_tokens: int) -> list[Reply]:
     """One question's prompts one after the other, so that a later one finds in the cache what an earlier wrote."""
-    outcomes = complete_groups(llm, [question.prompts for question in asked], max_tokens, at_once=4)
+    outcomes = llm.complete_groups([question.prompts for question in asked], max_tokens)
     return [
         outcome if isinstance(outcome, CallFailed) else (outcome.text, None)
         for group in outcomes

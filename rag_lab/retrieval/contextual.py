@@ -127,7 +127,7 @@ def _write(llm: Any, groups: list[list[Prompt]], max_tokens: int, as_batch: bool
         if as_batch:
             outcomes = batches.complete_batch(llm, prompts, max_tokens)
         else:
-            outcomes = [outcome for group in batches.complete_groups(llm, groups, max_tokens) for outcome in group]
+            outcomes = [outcome for group in llm.complete_groups(groups, max_tokens) for outcome in group]
         written = [outcome for outcome in outcomes if isinstance(outcome, Completion)]
         failed = [outcome for outcome in outcomes if not isinstance(outcome, Completion)]
         if failed:

@@ -36,8 +36,9 @@ from rag_lab.answering.pipeline import Prepared, conclude, failed, prepare
 from rag_lab.answering.trace import Answer
 from rag_lab.chunking import CHUNKERS
 from rag_lab.evaluation import diagnosis, scoring
-from rag_lab.llm import batches, claude, pricing, spending
-from rag_lab.llm.claude import CallFailed, ClaudeLLM
+from rag_lab.llm import claude, pricing, spending
+from rag_lab.llm.claude import ClaudeLLM
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.load import is_paid
 from rag_lab.llm.local import LocalLLM
 from rag_lab.llm.pricing import usd
@@ -608,7 +609,7 @@ def _jobs(one: _Open, users: Container[str], done: Done) -> list[_Job]:
     if is_paid(model):
         if new:
             groups = [[prompt] for prompt in new.values()]
-            outcomes = batches.complete_groups(ClaudeLLM(model), groups, most, temperature)
+            outcomes = ClaudeLLM(model).complete_groups(groups, most, temperature)
             done.update({key: outcome for key, (outcome,) in zip(new, outcomes, strict=True)})
         return []
     keys = list(new)

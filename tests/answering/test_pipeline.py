@@ -10,7 +10,8 @@ from rag_lab.answering.pipeline import answer, conclude, prepare, withhold
 from rag_lab.answering.trace import load_answers, save_answer
 from rag_lab.citations.quotes import QuoteCheck
 from rag_lab.llm import spending
-from rag_lab.llm.claude import RETRIES, CallFailed, ClaudeLLM
+from rag_lab.llm.claude import RETRIES, ClaudeLLM
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.prompting.build import REFUSAL, order_for_long_context
 from rag_lab.prompting.compression import compress_extract, compress_filter
 from rag_lab.prompting.token_budget import Dropped, Selection

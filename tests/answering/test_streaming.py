@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from rag_lab.answering.pipeline import answer
 from rag_lab.answering.streaming import AnswerEvent, DoneEvent, SourcesEvent, stream_answer
 from rag_lab.answering.trace import Answer
-from rag_lab.llm.claude import CallFailed, ClaudeLLM
+from rag_lab.llm.claude import ClaudeLLM
 from rag_lab.llm.generation import Reading
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.spending import OverBudget
 from rag_lab.prompting.build import REFUSAL
 from rag_lab.prompting.citation_markers import Citation, Text

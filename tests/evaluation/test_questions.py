@@ -9,7 +9,8 @@ import pytest
 from rag_lab.datasets import load_questions
 from rag_lab.evaluation.questions import QuestionReport, Record, generate_questions, load_records, report_questions
 from rag_lab.llm import recordings, spending
-from rag_lab.llm.claude import CallFailed, ClaudeLLM
+from rag_lab.llm.claude import ClaudeLLM
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.prompt import Completion, Prompt, Usage
 from rag_lab.types import Chunk, Document
 from tests.support.messages_server import MessagesServer, running_server

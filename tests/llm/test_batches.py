@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rag_lab.llm import batches, claude, spending
-from rag_lab.llm.claude import CallFailed
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.prompt import Completion, Prompt
 from tests.support.messages_server import (
     BATCHES,
@@ -35,7 +35,7 @@ def documents(count: int, chunks: int) -> list[list[Prompt]]:
 
 def test_each_document_is_written_to_the_cache_once_and_its_chunks_go_in_order(messages_server: Server) -> None:
     groups = documents(5, 4)
-    got = batches.complete_groups(claude.ClaudeLLM(HAIKU), groups, at_once=3)
+    got = claude.ClaudeLLM(HAIKU).complete_groups(groups, at_once=3)
     for d, outcomes in enumerate(got):
         assert texts_of(outcomes) == [f"About {c} of {d}." for c in range(4)]
         usages = [item.usage for item in outcomes if isinstance(item, Completion)]
@@ -55,13 +55,13 @@ def test_under_a_storm_of_faults_every_item_ends_done_or_with_its_reason(message
     ]
     groups = documents(4, 4)
     model = claude.ClaudeLLM(HAIKU)
-    got = [item for outcomes in batches.complete_groups(model, groups) for item in outcomes]
+    got = [item for outcomes in model.complete_groups(groups) for item in outcomes]
     failed = [item for item in got if isinstance(item, CallFailed)]
     assert len(got) == 16
     assert sorted("400" in str(item) for item in failed) == [False, True]
     assert any("JSONDecodeError" in str(item) for item in failed)
     before = len(messages_server.asked())
-    again = [item for outcomes in batches.complete_groups(model, groups) for item in outcomes]
+    again = [item for outcomes in model.complete_groups(groups) for item in outcomes]
     assert all(isinstance(item, Completion) for item in again)
     assert len(messages_server.asked()) - before == 2  # only what had failed is asked for again
     # Answered and unreadable once, so billed twice: what no client can prevent. All others exactly once.
@@ -80,7 +80,7 @@ def test_the_cap_stops_a_run_before_the_call_that_would_pass_it(
     prompts = [Prompt.of(f"question {n}") for n in range(10)]
     model = claude.ClaudeLLM("claude-opus-5-5")
     with pytest.raises(spending.OverBudget, match=r"of the \$0\.05 cap is left"):
-        batches.complete_groups(model, [prompts], max_tokens=976)
+        model.complete_groups([prompts], max_tokens=976)
     # After n answers $0.002 n is spent: the sixth call would set $0.04 aside with less than that left.
     assert len(messages_server.asked()) == len(messages_server.billed) == 5
     assert spending.BUDGET.spent <= 0.05
@@ -88,7 +88,7 @@ def test_the_cap_stops_a_run_before_the_call_that_would_pass_it(
     assert "Estimate: claude-opus-5-5, 10 request(s)" in err
     assert f"Actual: ${spending.BUDGET.spent:.4f}" in err
     monkeypatch.setenv("RAG_LAB_MAX_USD", "1")
-    whole = batches.complete_groups(model, [prompts], max_tokens=976)[0]
+    whole = model.complete_groups([prompts], max_tokens=976)[0]
     assert len(whole) == 10
     assert len(messages_server.billed) == len(set(messages_server.billed)) == 10
 
@@ -214,12 +214,12 @@ SCRIPT = """
 import sys
 sys.path.insert(0, {project!r})
 from tests.llm.test_batches import documents, QUESTIONS
-from rag_lab import batches, claude
+from rag_lab.llm import batches, claude
 model = claude.ClaudeLLM("claude-haiku-5-5")
 if {batch}:
     batches.complete_batch(model, QUESTIONS, poll_seconds=0.01)
 else:
-    batches.complete_groups(model, documents(2, 4), at_once=1)
+    model.complete_groups(documents(2, 4), at_once=1)
 """
 
 
@@ -239,7 +239,7 @@ def run_and_kill(server: Server, as_batch: bool) -> None:
 def test_killed_in_the_middle_of_a_run_only_what_is_missing_is_paid(messages_server: Server, tmp_path: Path) -> None:
     messages_server.hold_from = 4  # three answers arrive, the fourth request is held
     run_and_kill(messages_server, as_batch=False)
-    got = batches.complete_groups(claude.ClaudeLLM(HAIKU), documents(2, 4), at_once=1)
+    got = claude.ClaudeLLM(HAIKU).complete_groups(documents(2, 4), at_once=1)
     assert [texts_of(outcomes) for outcomes in got] == [[f"About {c} of {d}." for c in range(4)] for d in range(2)]
     texts = [body["messages"][0]["content"][1]["text"] for body in messages_server.asked()]
     assert len(set(texts[:3])) == 3

@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
-from rag_lab.llm import batches, claude, prompt, recordings, spending
-from rag_lab.llm.claude import CallFailed
+from rag_lab.llm import claude, prompt, recordings, spending
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.prompt import Block, Prompt, Turn
 from tests.support.messages_server import (
     COUNT,
@@ -84,7 +84,7 @@ def test_usage_and_dollars_of_writes_and_reads(messages_server: Server) -> None:
 
 
 def test_a_beginning_is_continued_where_the_model_takes_one(messages_server: Server) -> None:
-    prompt = Prompt.of("Situate it.", beginning="This chunk is about ")
+    prompt = Prompt.of("Situate it.", prefill="This chunk is about ")
     with pytest.raises(ValueError, match="claude-haiku-5-5 does not take a beginning"):
         claude.ClaudeLLM(HAIKU).complete(prompt)
     assert messages_server.seen == []
@@ -92,7 +92,7 @@ def test_a_beginning_is_continued_where_the_model_takes_one(messages_server: Ser
     old = claude.ClaudeLLM("claude-haiku-4-5")
     assert old.complete(prompt).text == "This chunk is about Berlin."
     assert messages_server.asked()[0]["messages"][-1]["content"][0]["text"] == "This chunk is about"
-    pieces = list(old.stream(Prompt.of("Situate.", beginning="It is")))
+    pieces = list(old.stream(Prompt.of("Situate.", prefill="It is")))
     assert (pieces[0], "".join(pieces)) == ("It is", "It is Berlin.")
 
 
@@ -147,7 +147,7 @@ def test_beginnings_too_short_for_the_cache_are_said_once(messages_server: Serve
     model = claude.ClaudeLLM(HAIKU)
     prompts = [about("a", "abc"), about("b", "abd")]  # 0 tokens by the server's count, neither written nor read
     with pytest.warns(UserWarning, match=r"cached nothing: .* minimum length \(512 tokens\)") as told:
-        batches.complete_groups(model, [prompts])
+        model.complete_groups([prompts])
     assert len(told) == 1
 
 
@@ -227,7 +227,7 @@ def test_a_refused_key_ends_the_run_and_is_not_repeated_in_the_error(messages_se
     messages_server.faults = [Fault("status", 401) for _ in range(9)]
     prompts = [[Prompt.of(f"question {n}")] for n in range(9)]
     with pytest.raises(RuntimeError, match=r"cannot be called: 401.*Check ANTHROPIC_API_KEY") as refused:
-        batches.complete_groups(claude.ClaudeLLM(HAIKU), prompts, at_once=1)
+        claude.ClaudeLLM(HAIKU).complete_groups(prompts, at_once=1)
     assert not isinstance(refused.value, CallFailed)
     assert len(messages_server.asked()) == 1
     assert "[key]" in str(refused.value)  # the server repeats it
@@ -238,7 +238,7 @@ def test_two_servers_of_one_host_do_not_share_recordings(monkeypatch: pytest.Mon
     names = []
     for url in ("http://127.0.0.1:8001", "http://127.0.0.1:8002", "http://127.0.0.1:8002/other"):
         monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
-        names.append(claude.ClaudeLLM("local").identity({"messages": []})["server"])
+        names.append(claude.ClaudeLLM("local").request_identity({"messages": []})["server"])
     assert names == ["127.0.0.1:8001", "127.0.0.1:8002", "127.0.0.1:8002/other"]
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://api.anthropic.com")
-    assert "server" not in claude.ClaudeLLM("claude-haiku-4-5").identity({"messages": []})
+    assert "server" not in claude.ClaudeLLM("claude-haiku-4-5").request_identity({"messages": []})

@@ -32,7 +32,7 @@ def ids_of(llm: LocalLLM, prompt: Prompt) -> list[int]:
 
 
 def test_prompt_of_plain_strings() -> None:
-    prompt = Prompt.of("Why?", "Be brief.", [("user", "Hi"), ("assistant", "Hello")], beginning="Because")
+    prompt = Prompt.of("Why?", "Be brief.", [("user", "Hi"), ("assistant", "Hello")], prefill="Because")
     assert [(turn.role, turn.text) for turn in prompt.turns] == [
         ("user", "Hi"),
         ("assistant", "Hello"),
@@ -81,7 +81,7 @@ def test_log_likelihood_is_that_of_a_plain_pass() -> None:
 
 def test_the_greedy_token_is_the_likeliest() -> None:
     llm = smollm2()
-    prompt = Prompt.of("What is the capital of France?", beginning="The capital is")
+    prompt = Prompt.of("What is the capital of France?", prefill="The capital is")
     assert llm.complete(prompt, max_tokens=1).text == "The capital is Paris"
     likelihoods = llm.log_likelihoods([prompt] * 3, [" Paris", " Lyon", " Rome"])
     assert likelihoods[0] == max(likelihoods)
@@ -147,7 +147,7 @@ def test_completions_side_by_side_are_those_of_each_alone() -> None:
 
 def test_a_stream_joins_to_the_text_and_returns_the_completion() -> None:
     llm = smollm2()
-    prompt = Prompt.of("Count to five.", beginning="1, 2")
+    prompt = Prompt.of("Count to five.", prefill="1, 2")
     stream = llm.stream(prompt, max_tokens=12, stop=("5",))
     pieces = []
     try:

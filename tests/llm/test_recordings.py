@@ -7,9 +7,9 @@ from pathlib import Path
 import anthropic
 import pytest
 
-from rag_lab.llm import batches, claude, prompt, recordings
-from rag_lab.llm.claude import CallFailed
-from rag_lab.llm.prompt import Prompt
+from rag_lab.llm import batches, claude, recordings
+from rag_lab.llm.language_model import CallFailed
+from rag_lab.llm.prompt import Prompt, finish
 from tests.support.messages_server import (
     COUNT,
     KEY,
@@ -38,7 +38,7 @@ def test_a_recorded_request_is_never_paid_again_and_replays_without_a_server(
     model = claude.ClaudeLLM(HAIKU)
     assert model.complete(prompt) == first
     assert list(model.stream(prompt)) == [first.text]
-    assert prompt.finish(model.stream(prompt)) == first
+    assert finish(model.stream(prompt)) == first
     assert model.count_prompt_tokens(prompt) == tokens
     assert batches.complete_batch(model, [prompt]) == [first]
     # Everything that shapes an answer makes another request of it, and an unrecorded one is named.
@@ -129,7 +129,7 @@ def test_the_key_is_nowhere(messages_server: Server, tmp_path: Path, caplog: pyt
     messages_server.faults = [Fault("malformed", holds="bad")]
     model = claude.ClaudeLLM(HAIKU)
     model.complete(Prompt.of("good"))
-    prompt.finish(model.stream(Prompt.of("stream")))
+    finish(model.stream(Prompt.of("stream")))
     batches.complete_batch(model, [Prompt.of("batch")], poll_seconds=0.01)
     with pytest.raises(CallFailed) as failure:
         model.complete(Prompt.of("bad"))

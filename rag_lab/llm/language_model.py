@@ -1,0 +1,111 @@
+"""The interface of every language model: ``LocalLLM``, ``ClaudeLLM``, or a class of your own with these members."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeGuard
+
+from rag_lab.llm.prompt import Completion, Prompt, Stream
+
+
+class CallFailed(RuntimeError):  # noqa: N818
+    """One call failed, for the reason in its message; other calls may work. It is never an answer."""
+
+
+class LanguageModel(Protocol):
+    """What the rest of the package uses of a language model. See ``LocalLLM`` and ``ClaudeLLM`` for the errors."""
+
+    @property
+    def name(self) -> str:
+        """The name that results show."""
+
+    @property
+    def identity(self) -> str:
+        """What results are stored under, together with ``dtype``: the same weights have the same identity."""
+
+    @property
+    def dtype(self) -> str:
+        """The precision of the weights; "" if unknown."""
+
+    @property
+    def window(self) -> int:
+        """The most tokens that prompt and answer may have together."""
+
+    @property
+    def thinking_tokens(self) -> int:
+        """Tokens that the model may think on top of ``max_tokens``; they count towards the window."""
+
+    @property
+    def paid(self) -> bool:
+        """Whether calls cost money. They are then estimated, capped and recorded."""
+
+    @property
+    def enforces_schema(self) -> bool:
+        """Whether answers always follow a requested JSON schema. If not, it is only described in the prompt."""
+
+    @property
+    def needs_prefill(self) -> bool:
+        """Whether the model is small: its answers are more useful if the prompt holds their first words."""
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text on its own."""
+
+    def count_prompt_tokens(self, prompt: Prompt) -> int:
+        """Tokens of a prompt as the model reads it."""
+
+    def complete(
+        self,
+        prompt: Prompt,
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        schema: Mapping[str, Any] | None = None,
+        stop: Sequence[str] = (),
+    ) -> Completion:
+        """The answer to ``prompt``, its prefill included, before the first of the ``stop`` texts."""
+
+    def stream(
+        self,
+        prompt: Prompt,
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        schema: Mapping[str, Any] | None = None,
+        stop: Sequence[str] = (),
+    ) -> Stream:
+        """``complete`` in pieces, which make up the text; the generator returns the Completion."""
+
+    def complete_many(
+        self,
+        prompts: Sequence[Prompt],
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        schema: Mapping[str, Any] | None = None,
+        stop: Sequence[str] = (),
+    ) -> Sequence[Completion | CallFailed]:
+        """``complete`` for each prompt, in order; a call that failed leaves its CallFailed."""
+
+    def complete_groups(
+        self,
+        groups: Sequence[Sequence[Prompt]],
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        schema: Mapping[str, Any] | None = None,
+        stop: Sequence[str] = (),
+    ) -> Sequence[Sequence[Completion | CallFailed]]:
+        """``complete_many`` for groups of prompts that share a cached prefix, which is paid or prefilled once."""
+
+
+class ScoringModel(LanguageModel, Protocol):
+    """A language model that also gives likelihoods: ``LocalLLM``. The Messages API has none."""
+
+    def log_likelihoods(
+        self, prompts: Sequence[Prompt], continuations: Sequence[str], batch_size: int = 8
+    ) -> list[float]:
+        """For each prompt the log-probability of its continuation in nats."""
+
+    def complete_and_rate(
+        self, prompts: Sequence[Prompt], expected: Sequence[str], max_tokens: int = 64, stop: Sequence[str] = ()
+    ) -> Iterator[tuple[int, Completion, float]]:
+        """Number, completion and log-likelihood of the expected answer, for each prompt, as they are finished."""
+
+
+def gives_likelihoods(llm: LanguageModel) -> TypeGuard[ScoringModel]:
+    """Whether ``llm`` is a ScoringModel."""
+    return hasattr(llm, "log_likelihoods")
