@@ -298,7 +298,7 @@ EXAMPLES = [
 
 SENTENCES = {
     "abbreviations": ["Dr. Smith met Prof. J. R. R. Lee, e.g. The Lee, at 5 p.m. sharp.", "They spoke."],
-    "may end a sentence": ["She works at Lamp Inc. in the U.S. and Acme Ltd. Berlin.", "He is in the U.S.", "It is big."],
+    "may end a sentence": ["He is at Lamp Inc. in the U.S. and Acme Ltd. Bonn.", "It is in the U.S.", "It is big."],
     "numbers": ["It has 3.85 million people on 891.7 km².", "In 1990.", "See No. 5 and Fig. 2.", "No.", "He came."],
     "quotes": ['He said "Stop."', "“Why?” she asked.", "(See page 3.)", "‘Yes!’", "Then he went."],
     "German quotes": ["„Halt!“ rief er, z. B. laut.", "»Nein.«", "Er ging."],
