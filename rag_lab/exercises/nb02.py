@@ -1,4 +1,4 @@
-"""Checks of notebook 02's exercises. Each returns None for a right answer, else a hint."""
+"""The checks of notebook 02's exercises. Each returns None if the attempt is right, else a hint."""
 
 import bisect
 from collections.abc import Callable, Mapping, Sequence
@@ -8,14 +8,14 @@ import numpy as np
 
 from rag_lab.models.late_chunking import Tokens, macro_windows
 
-# Exercise 2: spans counted in the text's own tokens, for a model that puts [CLS] before them and [SEP] after.
+# Exercise 2: spans counted in the text's own tokens. The model puts [CLS] before them and [SEP] after them.
 OWN_TOKENS, OWN_SPANS = 9, [(0, 3), (3, 5), (5, 9)]
 
-# Exercise 3: tokens with the characters they came from, and chunks cut without looking at them.
+# Exercise 3: tokens with their characters, and chunks whose ends ignore the tokens.
 TOKEN_OFFSETS = [("late", 0, 4), ("chunk", 5, 10), ("##ing", 10, 13), ("pools", 14, 19), ("tokens", 20, 26)]
 CHUNK_RANGES = [(0, 8), (8, 16), (16, 26)]
 
-# Exercise 4: tokens of a document with [CLS] and [SEP].
+# Exercise 4: tokens per document, [CLS] and [SEP] included.
 DOCUMENT_TOKENS = (512, 513, 894, 895)
 
 
@@ -25,19 +25,18 @@ def check_pool(attempt: Callable[[np.ndarray, list[tuple[int, int]]], Any]) -> s
     pooled = np.asarray(attempt(vectors.copy(), spans), dtype=float)
     if pooled.shape != (2, 2):
         return f"two spans of vectors with two numbers give an array of shape (2, 2), not {pooled.shape}"
-    means = np.array([[3.0, 1.0], [0.0, 2.0]])
+    means = vectors.reshape(2, 2, 2).mean(axis=1)  # [3, 1] and [0, 2]
     if np.allclose(pooled, means):
         return "the means are right; now divide each by its own length"
-    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    if np.allclose(pooled, _unit([units[:2].mean(axis=0), units[2:].mean(axis=0)])):
-        return "a token's vector counts with the length the model gave it: take the mean first, then divide"
+    if np.allclose(pooled, _unit(_unit(vectors).reshape(2, 2, 2).mean(axis=1))):
+        return "a token's vector counts with the length that the model gave it: take the mean first, then divide"
     if np.allclose(pooled, _unit(means)):
         return None
     return "the first span's mean is [3, 1], and a span (first, last) ends before last"
 
 
 def check_special_tokens(attempt: Sequence[tuple[int, int]]) -> str | None:
-    """``OWN_SPANS`` in rows of the model's output: all one row later, [CLS] to the first and [SEP] to the last."""
+    """``OWN_SPANS`` as rows of the model's output: all one row later, the first with [CLS], the last with [SEP]."""
     spans = [tuple(span) for span in attempt]
     shifted = [(first + 1, last + 1) for first, last in OWN_SPANS]
     if spans == [(0, shifted[0][1]), *shifted[1:-1], (shifted[-1][0], OWN_TOKENS + 2)]:
@@ -46,38 +45,31 @@ def check_special_tokens(attempt: Sequence[tuple[int, int]]) -> str | None:
         return "row 0 of the output is [CLS]: these spans pool every chunk one token too early"
     if spans == shifted:
         return "every chunk has its own tokens now; two rows are pooled nowhere, [CLS] and [SEP]"
-    return (
-        f"the output has {OWN_TOKENS + 2} rows; the text's first token is row 1, and every row belongs to one chunk"
-    )
+    return f"the output has {OWN_TOKENS + 2} rows; the text's first token is row 1; every row belongs to one chunk"
 
 
 def check_straddling(attempt: Sequence[int]) -> str | None:
-    """The chunk of each of ``TOKEN_OFFSETS``: the one that holds its first character."""
-    starts = [start for start, _ in CHUNK_RANGES]
-    right = [bisect.bisect_right(starts, first) - 1 for _, first, _ in TOKEN_OFFSETS]
-    if len(attempt) != len(right):
-        return f"give one chunk number for each of the {len(right)} tokens"
-    wrong = [TOKEN_OFFSETS[i] for i in range(len(right)) if attempt[i] != right[i]]
-    if not wrong:
-        return None
-    token, first, _ = wrong[0]
-    return f"look at {token!r}: which chunk holds character {first}, its first?"
+    """For each of ``TOKEN_OFFSETS`` the chunk that holds its first character."""
+    if len(attempt) != len(TOKEN_OFFSETS):
+        return f"give one chunk number for each of the {len(TOKEN_OFFSETS)} tokens"
+    for given, (token, first, _) in zip(attempt, TOKEN_OFFSETS, strict=True):
+        if given != bisect.bisect_right(CHUNK_RANGES, first, key=lambda chunk: chunk[0]) - 1:
+            return f"look at {token!r}: which chunk holds character {first}, its first?"
+    return None
 
 
 def check_windows(attempt: Mapping[int, int], window: int, overlap: int) -> str | None:
-    """For each of ``DOCUMENT_TOKENS``, the number of macro windows; two tokens of each are [CLS] and [SEP]."""
+    """For each of ``DOCUMENT_TOKENS`` the number of macro windows; [CLS] and [SEP] are in each of them."""
     if set(attempt) != set(DOCUMENT_TOKENS):
         return f"give a number for each of {', '.join(map(str, DOCUMENT_TOKENS))}"
     for count in DOCUMENT_TOKENS:
         if attempt[count] is None or attempt[count] is ...:
             return f"no number yet for {count} tokens"
-        right = len(macro_windows(Tokens([0] * count, [], head=1, tail=1), window, overlap))
-        if attempt[count] != right:
+        if attempt[count] != len(macro_windows(Tokens([0] * count, [], head=1, tail=1), window, overlap)):
             new = window - 2 - overlap
             return f"{count} tokens: the first window takes {window - 2} of the text's, each further one {new} new"
     return None
 
 
-def _unit(vectors: Any) -> np.ndarray:
-    rows = np.asarray(vectors, dtype=float)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)

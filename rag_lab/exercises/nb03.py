@@ -1,21 +1,20 @@
-"""Checks of notebook 03's exercises. Each returns None for a right answer, else a hint."""
+"""The checks of notebook 03's exercises. Each returns None if the attempt is right, else a hint."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rag_lab.chunking import chunk_sentences
+from rag_lab.exercises.hints import number_hint, recalls
 from rag_lab.llm import pricing
 from rag_lab.metrics import paired_difference
 from rag_lab.models.encoder import Encoder
-from rag_lab.retrieval import contextual, evaluate
-from rag_lab.retrieval.dense import DenseIndex
+from rag_lab.retrieval.contextual import add_heading_context
 from rag_lab.types import Chunk, Corpus, Document
 
 # Exercise 1: two rankings, best first.
 DENSE, WORDS = ["a", "b", "c", "d"], ["d", "c", "e"]
 
-# Exercise 2: a document, its chunks, and what is asked and written for each; tokens, at this model's prices.
+# Exercise 2: a document of so many tokens and its chunks; per chunk its tokens, the instruction's and the context's.
 MODEL = "claude-haiku-5-5"
 DOCUMENT_TOKENS, CHUNKS, CHUNK_TOKENS, INSTRUCTION_TOKENS, CONTEXT_TOKENS = 30_000, 20, 1_500, 100, 80
 
@@ -34,46 +33,38 @@ def check_fusion(attempt: Sequence[str]) -> str | None:
 
 
 def check_cost(attempt: float) -> str | None:
-    """US dollars to situate the chunks one after another with a 5-minute cache, the first chunk's call writing it."""
+    """US dollars for the contexts of all chunks, with a 5-minute cache that the first chunk's call writes."""
     calls = pricing.context_calls([DOCUMENT_TOKENS], CHUNK_TOKENS, INSTRUCTION_TOKENS, CONTEXT_TOKENS)
-    written = pricing.dollars(MODEL, output=CHUNKS * CONTEXT_TOKENS)
     right = pricing.estimate(MODEL, calls).dollars
+    one_read = pricing.dollars(MODEL, cache_read=DOCUMENT_TOKENS)
     slips = {
+        right * 1e6: "prices are per million tokens: divide by a million",
         pricing.estimate(MODEL, calls, cache="").dollars: "that is without a cache: the document at the input price",
-        right
-        + pricing.dollars(MODEL, cache_read=DOCUMENT_TOKENS): "the call that writes the document does not read it",
-        right - written: "the contexts are output, and paid too",
+        right + one_read: "the call that writes the document does not read it",
+        right - pricing.dollars(MODEL, output=CHUNKS * CONTEXT_TOKENS): "the contexts are output, and paid too",
     }
-    if math.isclose(attempt, right, rel_tol=0.005):
-        return None
-    if math.isclose(attempt, right * 1e6, rel_tol=0.005):
-        return "prices are per million tokens: divide by a million"
-    for wrong, hint in slips.items():
-        if math.isclose(attempt, wrong, rel_tol=0.005):
-            return hint
-    return "four parts: one write and the other chunks' reads of the document; chunks with instruction; contexts"
+    hint = "four parts: one write and the other chunks' reads of the document; chunks with instruction; contexts"
+    return number_hint(attempt, right, slips, hint)
 
 
 def check_context(attempt: Callable[[Document, Chunk], str], corpus: Corpus, encoder: Encoder) -> str | None:
-    """``attempt(document, chunk)``: a context that finds more in the first five than none; prints recall@5."""
+    """``attempt(document, chunk)``: a context with which recall@5 is higher than without; prints both."""
     cut = [(document, chunk) for document in corpus.documents for chunk in chunk_sentences(document, size=None)]
-    plain = [chunk for _, chunk in cut]
-    contexts = [attempt(document, chunk) for document, chunk in cut]
-    for chunk, context in zip(plain, contexts, strict=True):
-        if not isinstance(context, str):
-            return f"for chunk {chunk.id} it returned {context!r}: a context is a text, '' where there is none"
-    if all(chunk.text in context for chunk, context in zip(plain, contexts, strict=True)):
-        return (
-            "your contexts hold the chunks' own text, which is put after the context anyway: return the context alone"
-        )
-    yours = [replace(chunk, context=context) for chunk, context in zip(plain, contexts, strict=True)]
-    headings = [chunk for document, own in cut for chunk in contextual.add_heading_context(document, [own])]
+    yours = [replace(chunk, context=attempt(document, chunk)) for document, chunk in cut]
+    for chunk in yours:
+        if not isinstance(chunk.context, str):
+            return f"for chunk {chunk.id} it returned {chunk.context!r}: a context is a text, '' where there is none"
+    if all(chunk.text in chunk.context for chunk in yours):
+        return "your contexts hold the chunks' own text, which follows the context anyway: return the context alone"
+    arms = {
+        "no context": [chunk for _, chunk in cut],
+        "yours": yours,
+        "add_heading_context": [own for document, chunk in cut for own in add_heading_context(document, [chunk])],
+    }
     questions = [question for question in corpus.questions if question.answerable]
-    queries = encoder.encode([question.text for question in questions], kind="query")
     recall = {}
-    for name, chunks in {"no context": plain, "yours": yours, "add_heading_context": headings}.items():
-        index = DenseIndex(chunks, encoder.encode([chunk.contextual_text for chunk in chunks]))
-        recall[name] = evaluate.dense_span_recalls(index, queries, questions, [5])[5]
+    for name, chunks in arms.items():
+        recall[name] = recalls(chunks, [chunk.contextual_text for chunk in chunks], questions, encoder, 5)
         print(f"recall@5, {name}: {recall[name].mean():.3f} (n = {len(questions)})")
     for name in ("no context", "add_heading_context"):
         gain = paired_difference(recall["yours"], recall[name])
@@ -84,8 +75,7 @@ def check_context(attempt: Callable[[Document, Chunk], str], corpus: Corpus, enc
 
 
 def _fused(k: int) -> list[str]:
-    score = {
-        letter: sum(1 / (k + ranking.index(letter) + 1) for ranking in (DENSE, WORDS) if letter in ranking)
-        for letter in (*DENSE, *WORDS)
-    }
-    return sorted(score, key=lambda letter: -score[letter])
+    def score(letter: str) -> float:
+        return sum(1 / (k + ranking.index(letter) + 1) for ranking in (DENSE, WORDS) if letter in ranking)
+
+    return sorted((*DENSE, "e"), key=score, reverse=True)

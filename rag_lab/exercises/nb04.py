@@ -1,16 +1,16 @@
-"""Checks of notebook 04's exercises. Each returns None for a right answer, else a hint."""
+"""The checks of notebook 04's exercises. Each returns None if the attempt is right, else a hint."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rag_lab.exercises.hints import number_hint
 from rag_lab.llm import pricing
 from rag_lab.types import Chunk
 
 # Exercise 1: tokens by rank, the budget, and the positions taken when the first that does not fit ends the prompt.
 FILLS = [([40, 50, 30, 10], 100, [0, 1]), ([120, 10], 100, []), ([50, 50, 1], 100, [0, 1]), ([], 100, [])]
 
-# Exercise 2. A heading stands in its first chunk's text, which does not repeat it as context: the other four do.
+# Exercise 2. A heading is part of its first chunk's text, which does not repeat it as context: the other four do.
 REDONE = {
     "naive": {"a": 1, "b": 1, "c": 1},
     "late": {"a": 30, "b": 30, "c": 30},
@@ -34,32 +34,28 @@ def check_strict_fill(attempt: Callable[[list[int], int], Sequence[int]]) -> str
 
 def check_redone(attempt: Mapping[str, Mapping[str, Any]]) -> str | None:
     """``REDONE``: chunks to embed again for each arm and edit."""
-    for arm, right in REDONE.items():
-        for edit, count in right.items():
-            given = attempt.get(arm, {}).get(edit, ...)
-            if given is ...:
-                return f"no number yet for {arm}, edit ({edit})"
-            if given != count:
-                return f"{arm}, edit ({edit}): {_WHY_REDONE[arm]}"
+    for arm, edit, right in [(arm, edit, right) for arm, edits in REDONE.items() for edit, right in edits.items()]:
+        given = attempt.get(arm, {}).get(edit, ...)
+        if given is ...:
+            return f"no number yet for {arm}, edit ({edit})"
+        if given != right:
+            return f"{arm}, edit ({edit}): {_WHY_REDONE[arm]}"
     return None
 
 
 def check_cost(attempt: float) -> str | None:
-    """The estimate of 30 calls, the first of which writes 12,000 tokens to the cache and the others read them."""
+    """US dollars for 30 calls: the first writes 12,000 tokens to the cache and the others read them."""
     calls = pricing.context_calls([12_000], chunk_tokens=400, instruction_tokens=50, context_tokens=100)
-    right = pricing.estimate("claude-haiku-5-5", calls).dollars
-    uncached = pricing.estimate("claude-haiku-5-5", calls, cache="").dollars
-    if math.isclose(attempt, right, rel_tol=0.01):
-        return None
-    if math.isclose(attempt, uncached, rel_tol=0.01):
-        return "that is without the cache: 29 of the 30 calls read the document at the cache-read price"
-    return "add up over the calls: one cache write, the cache reads, 450 tokens of input and 100 of output each"
+    right, uncached = (pricing.estimate("claude-haiku-5-5", calls, cache=cache).dollars for cache in ("5m", ""))
+    slips = {uncached: "that is without the cache: 29 of the 30 calls read the document at the cache-read price"}
+    hint = "add up over the calls: one cache write, the cache reads, 450 tokens of input and 100 of output each"
+    return number_hint(attempt, right, slips, hint, rel=0.01)
 
 
 def check_share_context(
     attempt: Callable[[Sequence[Chunk]], str], chunks: Sequence[Chunk], count_tokens: Callable[[str], int]
 ) -> str | None:
-    """Every chunk in order, its context before it only where it differs from the last; prints the tokens saved."""
+    """All chunks in order, a context only where it differs from the one before. Prints the tokens saved."""
     parts, last = [], ""
     for chunk in chunks:
         parts += [chunk.context] if chunk.context and chunk.context != last else []
@@ -69,8 +65,7 @@ def check_share_context(
     if not isinstance(given, str):
         return f"return one text, not {type(given).__name__}"
     if given.strip() != "\n\n".join(parts):
-        missing = [chunk.id for chunk in chunks if chunk.text not in given]
-        if missing:
+        if missing := [chunk.id for chunk in chunks if chunk.text not in given]:
             return f"the text of {missing[0]} is not in it"
         return "blank lines between the parts, and a context only where it is not that of the chunk before"
     before = count_tokens("\n\n".join(chunk.contextual_text for chunk in chunks))

@@ -1,14 +1,18 @@
-"""Notebook 06's hand-made guard and hand-read exceptions, and checks of its exercises: None if right, else a hint."""
+"""Notebook 06's simple guard and hand-read exceptions, and its checks: None if the attempt is right, else a hint."""
 
 import unicodedata
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+import yaml
+
 from rag_lab.chunking import chunk_headings
+from rag_lab.exercises.hints import number_hint
 from rag_lab.metrics import paired_difference
-from rag_lab.prompting import escaping
 from rag_lab.prompting.compression import compress_extract
+from rag_lab.prompting.escaping import escape
 from rag_lab.prompting.token_budget import context_budget
+from rag_lab.settings import DATA
 from rag_lab.text.segmentation import sentences
 from rag_lab.types import Chunk, Corpus
 
@@ -18,46 +22,11 @@ WINDOW, SYSTEM, HISTORY, QUESTION, TEMPLATE, MAX_OUTPUT = 4_096, 250, 600, 40, 3
 # Exercise 3: tokens of the ranked passages' texts, of a source's tags, and of what the first and third both hold.
 TEXTS, TAGS, SHARED, LEFT = (120, 200, 90, 60), 20, 40, 300
 
-# Exercise 4: page, how a rule begins, how a sentence of the same section begins that limits it. All that a person
-# found in six pages of the handbook, whether or not the sentence says that it is an exception.
-EXCEPTIONS = """\
-sick-days|Tell your line manager|At the Northgate workshop the deadline
-sick-days|A note from the doctor|A manager may ask for it
-sick-days|The full salary continues|In the first six months
-sick-days|Each parent has ten|Single parents have twenty
-sick-days|Visits to the doctor|Where it is not
-sick-days|Where it is not|This does not apply to staff
-vacation|Full-time staff have 28|From the fifth year of service
-vacation|Full-time staff have 28|Whoever works fewer than
-vacation|Up to five days may|This does not apply in the first
-vacation|Whatever is left on|For part-time staff the maximum
-vacation|Whatever is left on|The first year of employment is an exception
-vacation|These must be used|After parental leave
-vacation|July and August|This order does not apply
-vacation|Days that have not|The only exception
-expenses|Claims are handed in|In December it is shorter
-expenses|A receipt is needed|If it has been lost
-expenses|Claims approved by|Large ones, of more
-expenses|Meals with customers|The limit does not apply
-training-budget|It is 1,200 pounds|In the first six months
-training-budget|Five working days|For apprentices
-training-budget|It cannot be moved|This does not apply to degree
-training-budget|Attendance is paid|Speakers are the exception
-training-budget|They belong to|Digital ones
-training-budget|Whoever leaves earlier|This does not apply if
-leaving|It is six weeks|From the fifth year of service
-leaving|It is six weeks|For department heads
-leaving|What remains should|Where that cannot be done
-leaving|Where that cannot be done|The time account is treated
-leaving|Earlier years of service|This does not apply after
-remote-work|Three days a week|During the first three months
-remote-work|Three days a week|Staff in the calibration hall are excluded
-remote-work|Tuesday belongs|Exceptions are agreed
-remote-work|Working from another|For journeys on business
-remote-work|A single sum of 250|It is available only
-remote-work|Drawings of customers|For everything else"""
+EXCEPTIONS = DATA / "handbook_exceptions.yaml"  # exercise 4
 
 _LOOK_ALIKES = str.maketrans("сеоѕрᴜ＜﹤‹〈⟨", "ceospu<<<<<")
+
+Rule = Callable[[Sequence[str], int], Collection[int]]
 
 
 @dataclass(frozen=True)
@@ -70,26 +39,23 @@ class Case:
     exception: int
 
 
-Rule = Callable[[Sequence[str], int], Collection[int]]
-
-
 def naive_escape(text: str) -> str:
-    """What one writes first: the exact closing tag replaced."""
+    """The first idea: replace the exact closing tag."""
     return text.replace("</source>", "&lt;/source>")
 
 
 def closing_tags(text: str) -> int:
-    """Closing tags of a source that a lenient reader sees: case, spacing and look-alike signs make no difference."""
+    """Closing tags of a source for a lenient reader, who ignores case, spacing and look-alike characters."""
     folded = unicodedata.normalize("NFKC", text).casefold().translate(_LOOK_ALIKES)
     return "".join(sign for sign in folded if sign.isalnum() or sign in "</>&;").count("</source")
 
 
 def exception_cases(corpus: Corpus) -> list[Case]:
-    """``EXCEPTIONS`` found in the handbook; ValueError where a sentence is not there."""
+    """``EXCEPTIONS`` found in the handbook. Raises ValueError if a sentence is not there."""
     pages = {document.id: document for document in corpus.documents}
+    listed = yaml.safe_load(EXCEPTIONS.read_text(encoding="utf-8"))
     cases = []
-    for line in EXCEPTIONS.splitlines():
-        page, rule, exception = line.split("|")
+    for page, rule, exception in [(page, *pair) for page, pairs in listed.items() for pair in pairs]:
         for chunk in chunk_headings(pages[page], size=None):
             spans = sentences(chunk.text, 0, len(chunk.text))
             texts = tuple(text for start, end in spans if (text := chunk.text[start:end].strip()))
@@ -103,9 +69,9 @@ def exception_cases(corpus: Corpus) -> list[Case]:
 
 
 def library_rule(texts: Sequence[str], answering: int, neighbours: bool = True) -> set[int]:
-    """The sentences that ``compress_extract`` keeps where the one numbered ``answering`` is what answers."""
+    """The sentences that ``compress_extract`` keeps if number ``answering`` is the one that answers."""
     text = " ".join(texts)
-    chunk = Chunk("section", 0, text, 0, len(text), "", "", (), {})
+    chunk = Chunk("section", 0, text, 0, len(text))
     kept = compress_extract("", [chunk], lambda _, passages: [[texts[answering]]], len, neighbours).chunks
     return {i for i, one in enumerate(texts) if any(one in piece.text for piece in kept)}
 
@@ -116,8 +82,7 @@ def check_attack(attempt: str) -> str | None:
         return "a lenient reader sees no closing tag in it: begin with </source> and change as little as you can"
     if not closing_tags(naive_escape(attempt)):
         return "naive_escape stops it: it looks for the exact characters </source>; what else reads the same?"
-    left = closing_tags(escaping.escape(attempt, ("source",)))
-    print(f"after escaping.escape: {left} closing tags are left")
+    print(f"after escaping.escape: {closing_tags(escape(attempt, ('source',)))} closing tags are left")
     return None
 
 
@@ -129,11 +94,11 @@ def check_left(attempt: int) -> str | None:
         right + TEMPLATE: "the layout's tags and the chat format take tokens too",
         right + HISTORY: "the earlier turns are sent again with every request",
     }
-    return None if attempt == right else slips.get(attempt, "the window less each of the five other numbers")
+    return number_hint(attempt, right, slips, "the window less each of the five other numbers", rel=0)
 
 
 def check_fit(attempt: Sequence[int]) -> str | None:
-    """The ranks (from 1) taken of ``TEXTS`` into ``LEFT`` tokens, an overlap paid once."""
+    """The ranks (from 1) of ``TEXTS`` that fit into ``LEFT`` tokens if an overlap is paid once."""
     slips = {
         (1,): "a passage that does not fit stops nothing: go on down the ranking",
         (1, 3): "1 and 3 become one passage: the tokens that both hold are paid once, and so are the tags",
@@ -145,21 +110,20 @@ def check_fit(attempt: Sequence[int]) -> str | None:
 
 
 def check_rule(attempt: Rule, corpus: Corpus, count_tokens: Callable[[str], int]) -> str | None:
-    """``attempt(sentences, i)``: the sentences to keep where number i answers; more exceptions than the library's."""
+    """``attempt(sentences, i)``: the sentences to keep if number i answers; more exceptions than the library's."""
     cases = exception_cases(corpus)
     kept: dict[str, list[bool]] = {}
-    share = {}
     for name, rule in {"the library's": library_rule, "yours": attempt}.items():
         chosen = [set(rule(case.sentences, case.rule)) for case in cases]
         for case, numbers in zip(cases, chosen, strict=True):
             if case.rule not in numbers or not numbers <= set(range(len(case.sentences))):
                 return f"for sentence {case.rule} of {len(case.sentences)} it returned {sorted(numbers)}"
         kept[name] = [case.exception in numbers for case, numbers in zip(cases, chosen, strict=True)]
-        share[name] = kept_share(cases, chosen, count_tokens)
-        print(f"{name}: {sum(kept[name])} of {len(cases)} exceptions, {share[name]:.0%} of the sections' tokens")
+        share = kept_share(cases, chosen, count_tokens)
+        print(f"{name}: {sum(kept[name])} of {len(cases)} exceptions, {share:.0%} of the sections' tokens")
     gain = paired_difference(kept["yours"], kept["the library's"])
     print(f"yours − the library's: {gain.value:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}] of the exceptions")
-    if share["yours"] > 0.75:
+    if share > 0.75:
         return "that keeps more than three quarters of the tokens: it hardly compresses"
     if gain.value <= 0:
         return "it keeps no more exceptions than the library's rule: print those that it loses"

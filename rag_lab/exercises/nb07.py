@@ -1,4 +1,4 @@
-"""Checks of notebook 07's exercises. Each returns None for a right answer, else a hint."""
+"""The checks of notebook 07's exercises. Each returns None if the attempt is right, else a hint."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ def _sources(*texts: str) -> list[Any]:
     return assign_sources([Chunk("exercise", i, text, 0, len(text)) for i, text in enumerate(texts)])
 
 
-# Exercise 1: a hand-written answer to three sources, with what a person reads in it.
+# Exercise 1: a hand-written answer to three sources, and what a person reads in it.
 SOURCES = _sources("The library opens at nine.", "Books are lent for four weeks.", "A lost card costs five euros.")
 ANSWER = (
     "The library opens at nine [S1]. Books are lent for four weeks (S2), and a card costs five euros [S2, S3]. "
@@ -24,18 +24,18 @@ ANSWER = (
 )
 READING = {"cited": ["S1", "S2", "S3"], "invalid": ["S5"], "uncited": [3, 4]}
 
-# Exercise 2: two numbers, one of them of hours.
+# Exercise 2: three numbers, one of them of hours.
 WORKSHOP = "The workshop works 36 hours a week. It has 12 parking spaces and 40 lockers."
 
-# Exercise 3: a rule, a sentence between, and its exception.
+# Exercise 3: a rule, a sentence, and the rule's exception.
 RETURNS = (
     "Goods can be returned within 30 days. The receipt has to be shown at the desk, on paper or on a telephone. "
     "Opened software cannot be returned."
 )
 MOST_WORDS = 12
 
-# Exercise 4: scores, which questions are answerable, the cost of a false answer, and the best threshold by hand (the
-# middle of the two scores that it parts).
+# Exercise 4: scores, which questions are answerable, the cost of a false answer, and the best threshold by hand:
+# halfway between the two scores that it separates.
 THRESHOLDS = [
     ([0.9, 0.6, 0.4, 0.7, 0.2], [True, True, True, False, False], 1, 0.3),
     ([0.9, 0.6, 0.4, 0.7, 0.2], [True, True, True, False, False], 5, 0.8),
@@ -44,7 +44,7 @@ THRESHOLDS = [
 
 
 def check_reading(attempt: Mapping[str, Any]) -> str | None:
-    """``READING``: ids cited, ids that no source has, and sentences without a source, by hand."""
+    """``READING``: the ids cited, the ids that no source has, and the sentences without a source."""
     for key, right in READING.items():
         given = attempt.get(key, ...)
         if given is ...:
@@ -71,7 +71,7 @@ def check_blind_spot(attempt: str) -> str | None:
     right = {value for number in find_numbers(WORKSHOP) if number.unit == "hour" for value in number.values}
     hours = [number for number in find_numbers(report.sentences[0].claim) if number.unit == "hour"]
     if not hours:
-        return "it says no number of hours: “… N hours …”"
+        return "it gives no number of hours: “… N hours …”"
     if any(number.values & right for number in hours):
         return "that number of hours is right: give a wrong one"
     return None
@@ -79,18 +79,18 @@ def check_blind_spot(attempt: str) -> str | None:
 
 def check_quote(attempt: str) -> str | None:
     """A quote of at most ``MOST_WORDS`` words that proves the rule of ``RETURNS`` and its exception."""
-    count = len([word for word in attempt.split() if any(map(str.isalnum, word))])
     if too_short(attempt):
         return "too short to prove anything: each part around an ellipsis needs words"
     if ground_quote(attempt, RETURNS) is None:
-        return "that does not stand in the passage: word for word, in its order, with … for what is left out"
+        return "that is not in the passage: word for word, in its order, with … for what is left out"
     if "30 days" not in attempt or "cannot" not in attempt:
         return "a reader of your quote must see the rule (how long?) and the exception (what not?)"
+    count = sum(any(map(str.isalnum, word)) for word in attempt.split())
     return f"{count} words; at most {MOST_WORDS}" if count > MOST_WORDS else None
 
 
 def check_threshold(attempt: Callable[[Sequence[float], Sequence[bool], float], float]) -> str | None:
-    """``attempt(scores, answerable, cost)`` gives the threshold that ``THRESHOLDS`` has for each case."""
+    """``attempt(scores, answerable, cost)`` returns the threshold of each of ``THRESHOLDS``."""
     for scores, answerable, cost, right in THRESHOLDS:
         given = attempt(list(scores), list(answerable), cost)
         if not isinstance(given, int | float):

@@ -1,4 +1,4 @@
-"""Checks of notebook 08's exercises. Each returns None for a right answer, else a hint."""
+"""The checks of notebook 08's exercises. Each returns None if the attempt is right, else a hint."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import numpy as np
 from rag_lab.answering.trace import Answer, Trace
 from rag_lab.citations.validation import validate_citations
 from rag_lab.evaluation.diagnosis import diagnose
+from rag_lab.exercises.hints import number_hint
 from rag_lab.llm.prompt import Usage
 from rag_lab.metrics import Outcome, answer_scores
 from rag_lab.prompting.templates import assign_sources
@@ -16,7 +17,7 @@ from rag_lab.sweeps import run
 from rag_lab.sweeps.config import NOT_EXTRACTIVE, parse_sweep
 from rag_lab.types import Chunk, Document, GoldSpan, Hit, Question
 
-# Exercise 1: whether the documents answer the question, the answer's status, and whether it is right.
+# Exercise 1: whether the documents answer the question, the answer's status, and whether it is right; what each is.
 REPLIES = (
     (True, "answered", True),
     (True, "answered", True),
@@ -26,6 +27,10 @@ REPLIES = (
     (True, "error", False),
     (False, "answered", False),
     (False, "refused", False),
+)
+_OUTCOMES: tuple[Outcome, ...] = (
+    *("correct", "correct", "correct", "wrong"),
+    *("unanswered", "error", "false_answer", "right_refusal"),
 )
 
 # Exercise 2: an invented page, and a question whose gold is its second sentence.
@@ -39,11 +44,15 @@ QUESTION = Question("boat", "When does the boat leave?", ("noon",), (GoldSpan("p
 
 @dataclass(frozen=True)
 class Case:
-    """What was retrieved, which of it came into the prompt (as S1, S2 …), and what was written."""
+    """The chunks retrieved, those in the prompt (as S1, S2 …), and the answer's text."""
 
     retrieved: tuple[Chunk, ...]
     prompt: tuple[Chunk, ...]
-    written: str
+    text: str
+
+    def __str__(self) -> str:
+        retrieved, prompt = (" | ".join(chunk.text for chunk in chunks) for chunks in (self.retrieved, self.prompt))
+        return f"retrieved {retrieved}\n   in prompt {prompt}\n   written   {self.text}"
 
 
 CASES: Mapping[str, Case] = {
@@ -54,21 +63,13 @@ CASES: Mapping[str, Case] = {
     "E": Case((BOAT, DOGS), (BOAT, DOGS), "It leaves at noon [S1]."),
 }
 
-# Exercise 3: the file to be written has this many runs, and cuts and embeds the handbook this often.
+# Exercise 3: the number of runs of the file to write, and of the indexes that they share.
 RUNS, INDEXES = 8, 2
 
 
-def show_case(letter: str) -> str:
-    """One of ``CASES`` in three lines."""
-    case = CASES[letter]
-    named = {name: " | ".join(c.text for c in getattr(case, name)) for name in ("retrieved", "prompt")}
-    return f"{letter}: retrieved {named['retrieved']}\n   in prompt {named['prompt']}\n   written   {case.written}"
-
-
 def check_scores(attempt: tuple[int, int, float]) -> str | None:
-    """Of ``REPLIES``: the sum, the sum with wrong answers as −1, and the mean score a question of the former."""
-    outcomes = [_outcome(*reply) for reply in REPLIES]
-    plain, strict = answer_scores(outcomes), answer_scores(outcomes, wrong_as_minus=True)
+    """Of ``REPLIES``: the sum, the sum with wrong answers as −1, and the first divided by the scored replies."""
+    plain, strict = answer_scores(_OUTCOMES), answer_scores(_OUTCOMES, wrong_as_minus=True)
     assert plain.mean is not None
     if len(attempt) != 3:
         return "give three numbers: the sum, the sum with wrong answers as −1, the mean"
@@ -81,13 +82,12 @@ def check_scores(attempt: tuple[int, int, float]) -> str | None:
         return "+1 for each positive answered rightly (in part too), −1 for each negative answered, else 0"
     if minus != strict.total:
         return "as the sum, and one less for each positive that was answered wrongly"
-    if abs(mean - plain.total / len(REPLIES)) < 5e-4:
-        return "an error is no answer: it is counted apart and has no score, so it is not divided by either"
-    return None if abs(mean - plain.mean.value) < 5e-4 else "divide the sum by the number of replies with a score"
+    slips = {total / len(REPLIES): "an error is no answer and has no score: do not count it in the mean"}
+    return number_hint(mean, plain.mean.value, slips, "divide the sum by the number of replies with a score")
 
 
 def check_verdicts(attempt: Mapping[str, str]) -> str | None:
-    """The verdict on each of ``CASES``, by letter."""
+    """The failure mode of each of ``CASES``, by letter."""
     for letter, case in CASES.items():
         given = attempt.get(letter, "")
         found = diagnose(_answer(case), QUESTION)
@@ -97,7 +97,7 @@ def check_verdicts(attempt: Mapping[str, str]) -> str | None:
 
 
 def check_file(attempt: str) -> str | None:
-    """A sweep file's text with ``RUNS`` runs on ``INDEXES`` indexes, each key of which can make a difference."""
+    """A sweep file with ``RUNS`` runs on ``INDEXES`` indexes, in which every key can make a difference."""
     try:
         sweep = parse_sweep(attempt, "attempt")
     except (ValueError, FileNotFoundError) as error:
@@ -129,23 +129,13 @@ def check_honest(attempt: Callable[[np.ndarray, np.ndarray], tuple[int, float]])
         if found != best:
             return f"row {found} of\n{scores}\nis not the first best on the columns {np.flatnonzero(chosen)}"
         if not np.isclose(mean, scores[best, ~chosen].mean()):
-            return "its number is its mean on the other half, the questions that did not choose it"
+            return "report its mean on the other half, the questions that did not choose it"
     return None
-
-
-def _outcome(answerable: bool, status: str, right: bool) -> Outcome:
-    if status == "error":
-        return "error"
-    if status == "refused":
-        return "unanswered" if answerable else "right_refusal"
-    if not answerable:
-        return "false_answer"
-    return "correct" if right else "wrong"
 
 
 def _answer(case: Case) -> Answer:
     sources = tuple(assign_sources(case.prompt))
     hits = tuple(Hit(chunk, 1.0, rank) for rank, chunk in enumerate(case.retrieved, 1))
     dropped = tuple(Dropped(chunk, "budget", "no room") for chunk in case.retrieved if chunk not in case.prompt)
-    trace = Trace(QUESTION.text, hits, dropped, None, 0, case.written, "", Usage(), {})
-    return Answer(case.written, "answered", sources, validate_citations(case.written, sources), trace)
+    trace = Trace(QUESTION.text, hits, dropped, None, 0, case.text, "", Usage(), {})
+    return Answer(case.text, "answered", sources, validate_citations(case.text, sources), trace)

@@ -1,15 +1,16 @@
-"""Checks of notebook 09's exercises. Each returns None for a right answer, else a hint."""
+"""The checks of notebook 09's exercises. Each returns None if the attempt is right, else a hint."""
 
 import math
 from collections.abc import Callable, Sequence
 
+from rag_lab.exercises.hints import number_hint
 from rag_lab.metrics import Interval
 from rag_lab.results import Comparison, published, verdict
 
 # Exercise 1: a share, the number of questions, and half the width of its 95% interval in points.
 HALF_WIDTHS = [(0.5, 100, 9.8), (0.9, 300, 3.39), (0.538, 2655, 1.90), (1.0, 50, 0.0)]
 
-# Exercise 2: published, measured value, low, high, whether a gain, and why it is not comparable.
+# Exercise 2: the published figure, what was measured, whether it is a gain, and why it is not comparable.
 CASES = (
     (0.69, Interval(0.66, 0.61, 0.71, 300), False, ""),
     (0.71, Interval(0.66, 0.63, 0.69, 900), False, ""),
@@ -28,13 +29,13 @@ def check_half_width(attempt: Callable[[float, int], float]) -> str | None:
     """``attempt(share, n)`` is 1.96 standard errors of a share, in points."""
     for share, n, right in HALF_WIDTHS:
         given = attempt(share, n)
-        if math.isclose(given, right, abs_tol=0.02):
-            continue
-        if math.isclose(100 * given, right, abs_tol=0.02):
-            return "right as a share: times 100 for points"
-        if math.isclose(given, 2 * right, abs_tol=0.04):
-            return "that is the whole width; give half of it"
-        return f"for a share of {share} and n = {n} it returned {given:.3g}: 1.96 times √(p(1 − p)/n), times 100"
+        slips = {
+            right / 100: "right as a share: times 100 for points",
+            2 * right: "that is the whole width; give half",
+        }
+        otherwise = f"for a share of {share} and n = {n} it returned {given:.3g}: 1.96 times √(p(1 − p)/n), times 100"
+        if hint := number_hint(given, right, slips, otherwise):
+            return hint
     return None
 
 
@@ -62,13 +63,12 @@ def questions_needed() -> int:
 
 
 def check_questions_needed(attempt: float) -> str | None:
-    """``questions_needed``, give or take two for rounding on the way."""
+    """``questions_needed``; two more or fewer are accepted, for rounding on the way."""
     right = questions_needed()
-    if abs(attempt - right) <= 2:
-        return None
-    if attempt < right:
+    if attempt < right - 2:
         return "too few: the variances of both rates add up, p(1 − p) for each"
-    return "more than needed: 1.96²·(p₁(1 − p₁) + p₂(1 − p₂)) / (p₁ − p₂)², rates as shares"
+    formula = "1.96²·(p₁(1 − p₁) + p₂(1 − p₂)) / (p₁ − p₂)², rates as shares"
+    return f"more than needed: {formula}" if attempt > right + 2 else None
 
 
 def largest_gap() -> float:
@@ -83,8 +83,6 @@ def largest_gap() -> float:
 def check_largest_gap(attempt: float) -> str | None:
     """``largest_gap`` in points."""
     right = largest_gap()
-    if math.isclose(attempt, right, abs_tol=0.05):
-        return None
-    if math.isclose(100 * attempt, right, abs_tol=0.05):
-        return "right as a share: times 100 for points"
-    return "a question with g golden chunks loses at most 1 − 1/g; mean over all questions, those with one included"
+    slips = {right / 100: "right as a share: times 100 for points"}
+    hint = "a question with g golden chunks loses at most 1 − 1/g; mean over all questions, those with one included"
+    return number_hint(attempt, right, slips, hint)

@@ -70,7 +70,7 @@ def words(text: str) -> int:
 
 def test_exceptions_are_in_the_handbook() -> None:
     cases = nb06.exception_cases(load_corpus("handbook"))
-    assert len(cases) == len(nb06.EXCEPTIONS.splitlines())
+    assert len(cases) == 35
     single = next(case for case in cases if case.sentences[case.exception].startswith("Single"))
     assert single.sentences[single.rule] == "Each parent has ten paid days a year for children under twelve."
     assert single.exception == single.rule + 1

@@ -56,7 +56,7 @@ def test_wrong_verdict(letter: str) -> None:
 
 
 def test_a_case_is_shown() -> None:
-    shown = nb08.show_case("B").splitlines()
+    shown = f"B: {nb08.CASES['B']}".splitlines()
     assert shown[0] == "B: retrieved The kiosk opens at ten. | The boat leaves at noon. | Dogs travel free."
     assert shown[1] == "   in prompt The kiosk opens at ten. | Dogs travel free."
     assert shown[2] == "   written   The boat leaves at ten [S1]."
