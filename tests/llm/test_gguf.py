@@ -18,7 +18,7 @@ from tests.support.local_model import smollm2
 STAND_IN = """
 import sys, time
 from pathlib import Path
-from rag_lab import gguf_cache
+from rag_lab.llm import gguf
 
 def convert(gguf, folder):  # STAND-IN for the conversion: slow, and noted
     folder.mkdir()
@@ -28,8 +28,8 @@ def convert(gguf, folder):  # STAND-IN for the conversion: slow, and noted
     time.sleep(float(sys.argv[3]))
     (folder / "model.safetensors").write_text("half and the rest", encoding="utf-8")
 
-gguf_cache._convert = convert
-print(gguf_cache.dequantised(Path(sys.argv[1])))
+gguf._convert = convert
+print(gguf.dequantised(Path(sys.argv[1])))
 """
 
 
@@ -130,6 +130,7 @@ def test_a_killed_conversion_is_done_again(gguf: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = _start(gguf, log, 600)
     while not log.exists():
+        assert process.poll() is None, "the process ended before it converted anything"
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()

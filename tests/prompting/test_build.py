@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rag_lab import prompting
 from rag_lab.chunking import chunk_chars
 from rag_lab.llm.chat_template import chat_tokens
 from rag_lab.llm.gguf import dequantised
 from rag_lab.llm.prompt import Prompt
 from rag_lab.models import hub
-from rag_lab.prompting import build
 from rag_lab.prompting.build import build_prompt, fit_prompt, order_for_long_context
 from rag_lab.prompting.templates import assign_sources, load_template
 from rag_lab.types import Chunk, Document
@@ -27,7 +27,7 @@ def chunk(text: str, doc_id: str = "d", start: int = 0, **rest) -> Chunk:
 
 def test_the_names_that_others_rely_on() -> None:
     names = "assign_sources build_prompt order_for_long_context fit_to_budget context_budget compress_filter"
-    assert all(callable(getattr(build, name)) for name in [*names.split(), "compress_extract"])
+    assert all(callable(getattr(prompting, name)) for name in [*names.split(), "compress_extract"])
 
 
 def test_instructions_then_sources_then_the_question() -> None:

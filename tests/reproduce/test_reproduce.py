@@ -474,8 +474,8 @@ def test_the_papers_own_file_takes_the_oracles_place(
 ) -> None:
     """It is enough, it is what is recorded, and ``all`` runs the row again once it is there."""
     runs: list[str] = []
-    run = lambda m: runs.append("") or [Comparison("x", 1, exactly(1))]  # noqa: E731
-    row = replace(run.BY_ID["litm_10docs"], offline=Models(), run=run)
+    compute = lambda m: runs.append("") or [Comparison("x", 1, exactly(1))]  # noqa: E731
+    row = replace(run.BY_ID["litm_10docs"], offline=Models(), run=compute)
     monkeypatch.setattr(run, "RECIPES", (row,))
     name = "nq-open-10_total_documents_gold_at_0.jsonl.gz"
     folder = tmp_path / "none"
@@ -653,13 +653,13 @@ def test_a_model_that_a_row_does_not_use_is_refused_or_left_out(capsys: pytest.C
 
 
 def test_all_passes_over_rows_that_use_none_of_the_chosen_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = []
-    monkeypatch.setattr(run, "reproduce", lambda recipe, *_: run.append(recipe.id))
+    ids: list[str] = []
+    monkeypatch.setattr(run, "reproduce", lambda recipe, *_: ids.append(recipe.id))
     monkeypatch.setattr(run, "table", lambda: "")
     run.command("all", chosen={"llm": "my-model", "sample": 2})
-    assert not {"crag_scoring", "minilm_scifact"} & set(run)
-    assert {"litm_kv", "litm_10docs", "cookbook_codebases"} <= set(run)
-    run.clear()
+    assert not {"crag_scoring", "minilm_scifact"} & set(ids)
+    assert {"litm_kv", "litm_10docs", "cookbook_codebases"} <= set(ids)
+    ids.clear()
     run.command("all", chosen={"sample": 2})
-    assert not {"crag_scoring", "late_berlin", "cookbook_tokens"} & set(run)
-    assert {"litm_kv", "minilm_scifact", "anserini_bm25_scifact"} <= set(run)
+    assert not {"crag_scoring", "late_berlin", "cookbook_tokens"} & set(ids)
+    assert {"litm_kv", "minilm_scifact", "anserini_bm25_scifact"} <= set(ids)
