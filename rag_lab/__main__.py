@@ -96,7 +96,7 @@ def reproduce(asked: argparse.Namespace) -> int:
 
     names = ("encoder", "llm", "reranker", "sample", "allow_remote_code")
     chosen = {name: value for name in names if (value := getattr(asked, name))}
-    return run.command(asked.id, asked.offline, asked.fresh, chosen)
+    return run.command(asked.id, asked.offline, chosen)
 
 
 def readme(asked: argparse.Namespace) -> int:
@@ -154,11 +154,6 @@ def parser() -> argparse.ArgumentParser:
     one = _command(commands, reproduce, "reproduce all --offline")
     one.add_argument("id", metavar="ID", help="of a row, or all, or list")
     one.add_argument("--offline", action="store_true", help="the bundled models instead of the paper's own")
-    one.add_argument(
-        "--fresh",
-        action="store_true",
-        help="of all: also what is recorded with these models and data",
-    )
     one.add_argument("--encoder", help="instead of the row's own: short name, hub id or path")
     one.add_argument("--llm", help=f"instead of the row's own: {llm}")
     one.add_argument("--reranker", help="instead of the row's own: a cross-encoder's hub id or path, or claude-…")

@@ -1,12 +1,12 @@
 """Published numbers, recorded results, and tables that put one beside the other."""
 
-import functools
 import hashlib
 import json
 import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,35 +15,23 @@ import yaml
 
 from rag_lab import settings
 from rag_lab.metrics import Interval
+from rag_lab.storage import write_atomic
 
 RESULTS = settings.DATA / "results"
+TIMES = RESULTS / "notebook_seconds.json"
 REGISTRY = settings.DATA / "published" / "numbers.yaml"
-README = settings.PROJECT / "README.md"
 
-# How a figure was read, in words that stand beside it wherever it is shown.
+# How a published figure was read. The words are shown wherever the figure is.
 READ_IN = {
     "primary": "the authors' own pages",
     "transcript": "a copy of the text",
     "secondary": "a third party's notes",
 }
 
-NOTEBOOKS = {
-    "01_berlin_lost_context": "one document, three sentences, and why two of them cannot be found",
-    "02_late_chunking": "embed first, pool later: how it works, when it helps and when not",
-    "03_contextual_retrieval": "context written into chunks, prompt caching and its price, hybrid search, reranking",
-    "04_late_vs_contextual": "head to head at equal budgets: quality, time, money, failures, and a guide",
-    "05_lost_in_the_middle": "the U-curve drawn, measured and set beside published ones; order, number, attention",
-    "06_prompt_and_budget": "sources that stay data, injections and guards, a budget to the token, compression",
-    "07_citations_and_refusal": "ids, quotes and numbers checked, JSON, streaming, and when to refuse",
-    "08_evaluate_and_sweep": "two kinds of question, sweeps, retrieval or writing, and how lucky the winner was",
-    "09_paper_numbers": "published beside measured: the whole table, each disagreement, how to read a paper",
-    "10_your_documents": "the whole path on a folder of your own: load, look, ask, sweep, diagnose, keep",
-}
-
 
 @dataclass(frozen=True)
 class Published:
-    """One entry of the registry. ``read`` says how the number was read: a key of ``READ_IN``."""
+    """One entry of the registry. ``read`` is a key of ``READ_IN``: how the numbers were read."""
 
     id: str
     claim: str
@@ -58,15 +46,15 @@ class Published:
 
     @property
     def read_in(self) -> str:
-        """Where the number was read, in plain words."""
+        """Where the numbers were read, in plain words."""
         return READ_IN[self.read]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One published figure (None where there is none) beside what was measured, in the published unit.
+    """A published figure (None if nothing was published) and the measured one, both in the published unit.
 
-    ``is_gain``: a difference between two methods, whose sign can be compared across models. ``shown``: in the table,
+    ``is_gain``: a difference between two methods; its sign can be compared across models. ``shown``: in the table,
     not only in the results file. A measurement without an interval has ``low == value == high``.
     """
 
@@ -78,23 +66,22 @@ class Comparison:
 
 
 def verdict(one: Comparison, because: str = "") -> str:
-    """*reproduced* (the published value lies in the interval, or within rounding of the value), *same direction*,
-    *not reproduced*, or *not comparable* with the reason ``because``; "" where nothing was published.
+    """*reproduced*, *same direction*, *not reproduced*, or *not comparable*; "" if nothing was published.
 
-    The direction is the same where a gain's whole interval lies on the published side of zero; it counts with
-    another model too, and then the reason is given with it.
+    Reproduced: the published value lies in the measured interval, or within rounding of the measured value. Same
+    direction: a gain whose whole interval lies on the published side of zero. ``because`` says why the run differs
+    from the published one; such a run can only have the same direction or be not comparable, with that reason.
     """
     if one.published is None:
         return ""
     measured = one.measured
-    aligned = one.is_gain and (measured.low > 0 < one.published or measured.high < 0 > one.published)
+    same_sign = one.is_gain and (measured.low > 0 < one.published or measured.high < 0 > one.published)
     if because:
-        return f"same direction; {because}" if aligned else f"not comparable: {because}"
-    if measured.low <= one.published <= measured.high or abs(measured.value - one.published) <= rounding(
-        one.published
-    ):
+        return f"same direction; {because}" if same_sign else f"not comparable: {because}"
+    rounds_to_it = abs(measured.value - one.published) <= rounding(one.published)
+    if measured.low <= one.published <= measured.high or rounds_to_it:
         return "reproduced"
-    return "same direction" if aligned else "not reproduced"
+    return "same direction" if same_sign else "not reproduced"
 
 
 def rounding(number: float) -> float:
@@ -104,24 +91,19 @@ def rounding(number: float) -> float:
 
 
 def exactly(value: float) -> Interval:
-    """What was computed and not sampled: an interval without a width."""
+    """An interval without width, for a value that was computed and not sampled."""
     return Interval(value, value, value, 1)
 
 
-def in_percent(interval: Interval) -> Interval:
-    """The interval of a share, in percent."""
-    return Interval(100 * interval.value, 100 * interval.low, 100 * interval.high, interval.n)
-
-
 def published(id_: str) -> Published:
-    """The registry's entry; KeyError naming the known ids where there is none."""
+    """The registry's entry. Raises KeyError, naming the known ids, if there is none."""
     entries = _registry()
     if id_ not in entries:
         raise KeyError(f"no published number {id_!r}; the registry has {', '.join(sorted(entries))}")
     return entries[id_]
 
 
-@functools.cache
+@cache
 def _registry() -> dict[str, Published]:
     return {e["id"]: Published(**e) for e in yaml.safe_load(REGISTRY.read_text(encoding="utf-8"))}
 
@@ -137,9 +119,10 @@ def write_result(
     seconds: float,
     path: Path | None = None,
 ) -> Path:
-    """Write ``data/results/ID.json``, or ``path``: the rows and where they come from; each spells out its interval.
+    """Write the rows and their provenance to ``data/results/ID.json`` (or to ``path``), and return the path.
 
-    ``model`` names each model with its revision and number format.
+    Each row has its interval's fields (see ``interval_fields``). ``model`` names each model with its revision and
+    number format, ``sha256`` is the data's (see ``digest``), ``command`` repeats the run.
     """
     provenance = {
         "model": model,
@@ -153,12 +136,12 @@ def write_result(
     }
     path = path or RESULTS / f"{id_}.json"
     text = json.dumps({"id": id_, "provenance": provenance, "rows": list(rows)}, indent=1, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8", newline="\n")
+    write_atomic(path, text + "\n")
     return path
 
 
 def digest(paths: Sequence[Path]) -> str:
-    """SHA-256 over the files' bytes, in the order given: what ties a result to its data."""
+    """SHA-256 over the files' bytes, in the given order: it ties a result to its data."""
     total = hashlib.sha256()
     for path in paths:
         total.update(path.read_bytes())
@@ -166,7 +149,7 @@ def digest(paths: Sequence[Path]) -> str:
 
 
 def load_result(id_: str) -> dict[str, Any]:
-    """A recorded result as ``write_result`` wrote it; FileNotFoundError naming the id where there is none."""
+    """A recorded result as ``write_result`` wrote it. Raises FileNotFoundError, naming the known ids, if missing."""
     path = RESULTS / f"{id_}.json"
     if not path.exists():
         known = ", ".join(sorted(p.stem for p in RESULTS.glob("*.json")))
@@ -176,14 +159,14 @@ def load_result(id_: str) -> dict[str, Any]:
 
 
 def interval_fields(interval: Interval) -> dict[str, float]:
-    """``value, low, high, n`` for a row, rounded to five decimals."""
+    """The fields ``value``, ``low``, ``high`` and ``n`` of a row, rounded to five decimals."""
     rounded = {f: round(getattr(interval, f), 5) for f in ("value", "low", "high")}
     return rounded | {"n": interval.n}
 
 
 def show_interval(row: dict[str, Any], digits: int = 3) -> str:
-    """``0.671 [0.622, 0.718]`` from a row's fields."""
-    return f"{row['value']:.{digits}f} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
+    """A row's interval as ``0.671 [0.622, 0.718]``."""
+    return f"{Interval.from_row(row):.{digits}f}"
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -192,28 +175,6 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def notebooks_table() -> str:
-    """The README's list of notebooks with the seconds that each took last."""
-    seconds = measured_seconds()
-    rows = [
-        [f"[{name}](notebooks/{name}.ipynb)", shows, f"{seconds[name]:.0f} s" if name in seconds else "not measured"]
-        for name, shows in NOTEBOOKS.items()
-    ]
-    return markdown_table(["notebook", "what it shows", "time on 2 cores"], rows)
-
-
-def replace_between(text: str, name: str, new: str) -> str:
-    """Replace what stands between ``<!-- name -->`` and ``<!-- /name -->``; ValueError where a mark is missing."""
-    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    if begin not in text or end not in text:
-        raise ValueError(f"README.md has no marks {begin} and {end}")
-    head, rest = text.split(begin, 1)
-    return f"{head}{begin}\n{new}\n{end}{rest.split(end, 1)[1]}"
-
-
-TIMES = settings.DATA / "results" / "notebook_seconds.json"
-
-
 def measured_seconds() -> dict[str, float]:
-    """Seconds per notebook as ``make notebooks`` measured them last."""
+    """Seconds per notebook, as ``make notebooks`` measured them last."""
     return json.loads(TIMES.read_text(encoding="utf-8")) if TIMES.exists() else {}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rag_lab.metrics import (
     OUTCOMES,
+    Interval,
     answer_score,
     answer_scores,
     bootstrap_ci,
@@ -25,6 +26,13 @@ from rag_lab.types import Chunk, GoldSpan
 
 def piece(start: int, end: int, doc_id: str = "doc") -> Chunk:
     return Chunk(doc_id, 0, "x" * (end - start), start, end)
+
+
+def test_an_interval_is_formatted_scaled_and_read_from_a_row() -> None:
+    interval = Interval.from_row({"name": "gain", "value": 0.08, "low": -0.006, "high": 0.164, "n": 116})
+    assert f"{interval:+.3f}" == "+0.080 [-0.006, +0.164]"
+    assert f"{interval.scaled(100):.1f}, n = {interval.n}" == "8.0 [-0.6, 16.4], n = 116"
+    assert f"{interval}" == repr(interval)
 
 
 def test_recall_counts_gold_among_the_first_k() -> None:
@@ -231,5 +239,5 @@ def test_wilson_interval() -> None:
     assert wilson_interval(0, 3).low == 0.0
     assert wilson_interval(3, 3).high == 1.0
     for successes, n in ((1, 0), (4, 3), (-1, 3)):
-        with pytest.raises(ValueError, match="no share"):
+        with pytest.raises(ValueError, match="not a share"):
             wilson_interval(successes, n)

@@ -1,4 +1,4 @@
-"""Published figures that follow from other published figures, or from prices: computed, so without an interval."""
+"""Published figures that follow from other published figures or from prices: computed, so without an interval."""
 
 from rag_lab import datasets
 from rag_lab.llm import pricing
@@ -9,11 +9,11 @@ from rag_lab.retrieval.contextual import context_prompt
 
 ANSWERED: tuple[Outcome, ...] = ("correct", "wrong", "unanswered")
 HAIKU_3 = "claude-3-haiku"
-SHARE_ROUNDING = 0.1  # points that rounding two shares to 0.1 can move their difference by
+SHARE_ROUNDING = 0.1  # points: how far rounding two shares to 0.1 can move their difference
 
 
 def blog_reductions(models: Models) -> list[Comparison]:
-    """The post's 35, 49 and 67% from its 5.7, 3.7, 2.9 and 1.9."""
+    """The post's reductions of 35, 49 and 67%, from its failure rates of 5.7, 3.7, 2.9 and 1.9%."""
     rates = published("anthropic_failure_rates").values
     reductions = published("anthropic_reductions").values
     return [
@@ -23,7 +23,7 @@ def blog_reductions(models: Models) -> list[Comparison]:
 
 
 def cookbook_reduction(models: Models) -> list[Comparison]:
-    """The cookbook's 42% from its own table: failure rates of contextual dense with BM25 against dense, by depth."""
+    """The cookbook's 42%, from its table: failure rates of contextual dense + BM25 against dense, at each depth."""
     recalls = published("cookbook_codebases").values
     pairs = zip(recalls["dense"], recalls["+ contextual BM25"], strict=True)
     reductions = [100 * (1 - (100 - both) / (100 - dense)) for dense, both in pairs]
@@ -35,25 +35,22 @@ def cookbook_reduction(models: Models) -> list[Comparison]:
 
 
 def context_cost(models: Models) -> list[Comparison]:
-    """Dollars per million document tokens from Claude 3 Haiku's prices and the post's lengths."""
+    """Dollars per million document tokens, from Claude 3 Haiku's prices and the post's lengths."""
     documents = [8000] * 125
+    calls = pricing.context_calls(documents)
+    prewarmed = pricing.estimate(HAIKU_3, pricing.context_calls(documents, prewarm=True))
     paper = published("anthropic_context_cost").values["usd"]
-    by_call = pricing.context_calls(documents)
     return [
-        Comparison(
-            "each document written to the cache first",
-            paper,
-            exactly(pricing.estimate(HAIKU_3, pricing.context_calls(documents, prewarm=True)).dollars),
-        ),
-        Comparison("written by the first chunk", None, exactly(pricing.estimate(HAIKU_3, by_call).dollars)),
-        Comparison("without a cache", None, exactly(pricing.estimate(HAIKU_3, by_call, cache="").dollars)),
+        Comparison("each document written to the cache first", paper, exactly(prewarmed.dollars)),
+        Comparison("written by the first chunk", None, exactly(pricing.estimate(HAIKU_3, calls).dollars)),
+        Comparison("without a cache", None, exactly(pricing.estimate(HAIKU_3, calls, cache="").dollars)),
     ]
 
 
 def cookbook_tokens(models: Models) -> list[Comparison]:
     """The 77% of prompt tokens read from the cache: from the cookbook's counts, and estimated from its data."""
     counts = published("cookbook_tokens").values
-    prompt = counts["input"] + counts["written"] + counts["read"]
+    share = 100 * counts["read"] / (counts["input"] + counts["written"] + counts["read"])
     code = datasets.load_codebases()
     texts = {document.id: document.text for document in code.documents}
     calls = []
@@ -64,31 +61,25 @@ def cookbook_tokens(models: Models) -> list[Comparison]:
     estimate = pricing.estimate(HAIKU_3, calls)
     total = estimate.input_tokens + estimate.cache_write_tokens + estimate.cache_read_tokens
     return [
-        Comparison(
-            "% of prompt tokens read, from its counts",
-            counts["read from the cache (%)"],
-            exactly(100 * counts["read"] / prompt),
-        ),
+        Comparison("% of prompt tokens read, from its counts", counts["read from the cache (%)"], exactly(share)),
         Comparison("estimated, one document at a time", None, exactly(100 * estimate.cache_read_tokens / total)),
     ]
 
 
 def crag_scoring(models: Models) -> list[Comparison]:
-    """Truthfulness of each row of CRAG's Table 5 from its shares, scored +1, 0 and −1 by ``metrics.answer_scores``.
+    """The truthfulness in CRAG's Table 5 from its shares, scored +1, 0 and −1 by ``metrics.answer_scores``.
 
-    The interval is what the rounding of the shares leaves.
+    The interval is the uncertainty that the rounding of the shares leaves.
     """
     rows = []
     for name, row in published("crag_scoring").values.items():
         if not isinstance(row, list) or name == "columns":
             continue
-        right, wrong, unanswered, truthfulness = row
-        tenths = [round(10 * share) for share in (right, wrong, unanswered)]
-        outcomes = [outcome for outcome, n in zip(ANSWERED, tenths, strict=True) for _ in range(n)]
+        *shares, truthfulness = row  # correct, wrong, unanswered: percent with one decimal
+        outcomes = [o for o, share in zip(ANSWERED, shares, strict=True) for _ in range(round(10 * share))]
         mean = answer_scores(outcomes, wrong_as_minus=True).mean
         assert mean is not None
         value = 100 * mean.value
-        rows.append(
-            Comparison(name, truthfulness, Interval(value, value - SHARE_ROUNDING, value + SHARE_ROUNDING, 1))
-        )
+        measured = Interval(value, value - SHARE_ROUNDING, value + SHARE_ROUNDING, 1)
+        rows.append(Comparison(name, truthfulness, measured))
     return rows

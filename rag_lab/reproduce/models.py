@@ -1,11 +1,11 @@
-"""Which models a reproduction uses, what it waits for where they cannot be had, and their exact revisions."""
+"""The models of a reproduction: which ones, whether they can be loaded here, and their exact revisions."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rag_lab import settings
 from rag_lab.llm.claude import ClaudeLLM
@@ -16,14 +16,16 @@ from rag_lab.models.encoder import Encoder, Vectors
 from rag_lab.retrieval.rerankers import Reranker, cross_encoder, listwise, max_sim, with_first_stage
 from rag_lab.storage import cached_array, content_key
 
+Item = TypeVar("Item")
+
 
 @dataclass(frozen=True)
 class Models:
-    """What a run uses: short names, hub ids, paths, or ``claude-…``; "" for none.
+    """What a run uses. Models are short names, hub ids, paths or ``claude-…``; "" means none.
 
-    Without an ``llm`` contexts are made without a model. ``reranker``: a cross-encoder or ``claude-…``; without one
-    it is MaxSim of the encoder, fused with the first search. ``dtype`` None is what is quickest here. ``sample``: so
-    many questions, evenly spread, instead of all.
+    Without ``llm``, contexts are made without a model. ``reranker`` is a cross-encoder or ``claude-…``; without one,
+    rows that rerank use MaxSim of the encoder, fused with the first search. ``dtype`` None is the fastest one here.
+    ``sample`` is the number of questions, evenly spread; None means all.
     """
 
     encoder: str = ""
@@ -34,9 +36,15 @@ class Models:
     sample: int | None = None
 
     @property
-    def named(self) -> Iterator[str]:
-        """The names of all models, without empty ones."""
-        yield from (name for name in (self.encoder, self.llm, self.reranker) if name)
+    def names(self) -> list[str]:
+        """The names of the models, without empty ones."""
+        return [name for name in (self.encoder, self.llm, self.reranker) if name]
+
+    @property
+    def description(self) -> str:
+        """Every model with its revision and number format."""
+        dtype = self.dtype or hub.best_dtype(hub.device())
+        return "; ".join(f"{name} ({revision(name)}), {dtype}" for name in self.names) or "no model"
 
     def load_encoder(self) -> Encoder:
         """The embedding model."""
@@ -46,29 +54,26 @@ class Models:
         """The language model: Claude or a local one."""
         return ClaudeLLM(self.llm) if is_paid(self.llm) else LocalLLM.load(self.llm, dtype=self.dtype)
 
-    def load_reranker(self, encoder: Encoder | None) -> Reranker:
-        """The reranker; ``encoder`` is used where none is named."""
+    def load_reranker(self, encoder: Encoder | None = None) -> Reranker:
+        """The reranker. If none is named, it is MaxSim of ``encoder``, which is loaded if not given."""
         if is_paid(self.reranker):
             return listwise(ClaudeLLM(self.reranker))
         if self.reranker:
             return cross_encoder(self.reranker, dtype=self.dtype)
         return with_first_stage(max_sim(encoder or self.load_encoder()))
 
-    def few(self, questions: list[Any]) -> list[Any]:
-        """The sample of the questions."""
-        return questions if not self.sample else questions[:: max(1, len(questions) // self.sample)][: self.sample]
-
-    def described(self) -> str:
-        """Every model with its revision and number format."""
-        dtype = self.dtype or hub.best_dtype(hub.device())
-        return "; ".join(f"{name} ({revision(name)}), {dtype}" for name in self.named) or "no model"
+    def subsample(self, items: Sequence[Item]) -> list[Item]:
+        """``sample`` of the items, evenly spread; all of them if ``sample`` is None."""
+        if not self.sample:
+            return list(items)
+        return list(items[:: max(1, len(items) // self.sample)][: self.sample])
 
 
-def missing(named: Models) -> list[str]:
-    """One sentence for each model that cannot be had now; none where all can."""
+def missing(models: Models) -> list[str]:
+    """One sentence for each model that cannot be loaded now, with the remedy; empty if all can be."""
     problems = []
-    kinds: dict[str, hub.ModelKind] = {named.reranker: "classifier", named.llm: "language model"}
-    for name in dict.fromkeys(named.named):
+    kinds: dict[str, hub.ModelKind] = {models.reranker: "classifier", models.llm: "language model"}
+    for name in dict.fromkeys(models.names):
         if is_paid(name):
             if settings.mode() == "offline" or not _has_key():
                 problems.append(f"{name}: set ANTHROPIC_API_KEY and RAG_LAB_MODE=live")
@@ -77,10 +82,10 @@ def missing(named: Models) -> list[str]:
             hub.resolve(name, kinds.get(name, "encoder"))
         except FileNotFoundError as error:
             problems.append(f"{name}: {error}")
-    if named.encoder and not problems and not named.allow_remote_code:
-        traits = hub.embedding_traits(hub.resolve(named.encoder))
+    if not problems and models.encoder and not models.allow_remote_code:
+        traits = hub.embedding_traits(hub.resolve(models.encoder))
         if traits.remote_code:
-            problems.append(f"{named.encoder}: it runs code from its repository; read it, then --allow-remote-code")
+            problems.append(f"{models.encoder}: it runs code from its repository; read it, then --allow-remote-code")
     return problems
 
 
@@ -90,7 +95,7 @@ def _has_key() -> bool:
 
 
 def revision(name: str) -> str:
-    """Of a package its version, of a hub model its commit, of a folder or Claude that there is none."""
+    """A package's version or a hub model's commit; for a folder or Claude, words that say there is none."""
     if is_paid(name):
         return "by its name"
     files = hub.resolve(name)
@@ -105,10 +110,10 @@ def revision(name: str) -> str:
     return Path(config).parent.name if isinstance(config, str) else "not in the cache"
 
 
-def kept_vectors(encoder: Encoder, about: Any, encode: Callable[[], Vectors]) -> Vectors:
-    """Vectors that were made before, from the cache folder, so that a run that was stopped need not begin again.
+def cached_vectors(encoder: Encoder, inputs: Any, encode: Callable[[], Vectors]) -> Vectors:
+    """Vectors from the cache folder, computed by ``encode`` if missing, so that an interrupted run can be resumed.
 
-    ``about`` is everything that shapes them besides the encoder.
+    ``inputs`` (JSON content) is everything besides the encoder that determines the vectors.
     """
-    key = content_key(encoder.files.name, encoder.files.path_or_id, str(encoder.model.dtype), about)
+    key = content_key(encoder.files.name, encoder.files.path_or_id, str(encoder.model.dtype), inputs)
     return cached_array("vectors", key, encode)

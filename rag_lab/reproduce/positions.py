@@ -1,121 +1,99 @@
-"""Lost in the Middle's tables (Liu et al. 2023): accuracy by where the answer stands."""
+"""The tables of Lost in the Middle (Liu et al. 2023): accuracy in percent by the position of the answer."""
 
 from rag_lab import settings
 from rag_lab.datasets import KV_FILE
 from rag_lab.llm.load import is_paid
-from rag_lab.metrics import Interval
 from rag_lab.models.hub import BUNDLED
 from rag_lab.positions.curves import ConditionResults, PositionCurve
-from rag_lab.positions.experiment import Task, baselines, position_curve
+from rag_lab.positions.experiment import baselines, position_curve
 from rag_lab.positions.key_value import KeyValueTask
 from rag_lab.positions.multi_document import MultiDocumentTask
 from rag_lab.reproduce.models import Models
-from rag_lab.results import Comparison, Published, exactly, in_percent, published
+from rag_lab.results import Comparison, Published, exactly, published
 from rag_lab.storage import Store
 
 PAIRS = 140
 EXAMPLES = 500  # of the key-value task
-OTHERS = "GPT-3.5-Turbo-16K"  # the curve that models of no row of their own are put beside: the U of the abstract
-OTHERS_PAIRS = "MPT-30B-Instruct"
+# The paper's curve that is shown for models without a row in the paper; GPT-3.5's is the U of the abstract.
+DEFAULT_ROW = "GPT-3.5-Turbo-16K"
+DEFAULT_PAIRS_ROW = "MPT-30B-Instruct"
 
 
-def ten_documents(models: Models) -> list[Comparison]:
-    """Table 5: positions 0, 4 and 9 of 10 documents, accuracy in percent."""
-    return _documents(10, models)
-
-
-def twenty_documents(models: Models) -> list[Comparison]:
-    """Table 6: positions 0, 4, 9, 14 and 19 of 20 documents, accuracy in percent."""
-    return _documents(20, models)
-
-
-def thirty_documents(models: Models) -> list[Comparison]:
-    """Table 7: positions 0, 4 to 24 and 29 of 30 documents, accuracy in percent."""
-    return _documents(30, models)
+def documents(count: int, models: Models) -> list[Comparison]:
+    """Tables 5, 6 and 7: the answer at several positions among 10, 20 or 30 documents."""
+    paper = published(f"litm_{count}docs")
+    task = MultiDocumentTask.natural_questions(count)
+    n = models.sample or task.questions
+    curve = position_curve(models.load_llm(), task, paper.values["positions"], n, store=_store())
+    row = _paper_row(paper, models, DEFAULT_ROW)
+    return _rows(curve, row, paper.values[row])
 
 
 def key_values(models: Models) -> list[Comparison]:
-    """The right value among 140 pairs, by position, accuracy in percent.
+    """The right value among 140 pairs at several positions.
 
-    A bundled model, whose window does not hold 140 pairs of UUIDs, reads sentences in their place.
+    The window of a bundled model is too short for 140 pairs of UUIDs, so it reads sentences instead.
     """
     paper = published("litm_kv_repo")
     task = KeyValueTask(PAIRS, "json" if key_value_file(models) else "sentences")
-    curve = _curve(models.load_llm(), task, paper.values["positions"], models.sample or EXAMPLES)
-    row = _row_of(paper, models, OTHERS_PAIRS)
-    return _rows(curve, row, in_percents(paper.values[row]))
+    n = models.sample or EXAMPLES
+    curve = position_curve(models.load_llm(), task, paper.values["positions"], n, store=_store())
+    row = _paper_row(paper, models, DEFAULT_PAIRS_ROW)
+    return _rows(curve, row, in_percent(paper.values[row]))
 
 
 def key_value_file(models: Models) -> str:
-    """The paper's file that ``key_values`` reads where a data folder has it; "" for a model that reads sentences."""
+    """The name of the paper's file for ``key_values``; "" for a bundled model, which reads sentences."""
     return "" if models.llm in BUNDLED else KV_FILE.format(PAIRS)
 
 
-def in_percents(shares: list[float]) -> list[float]:
+def in_percent(shares: list[float]) -> list[float]:
     """A curve of shares in percent."""
     return [round(100 * share, 4) for share in shares]
 
 
 def closed_book_and_oracle(models: Models) -> list[Comparison]:
-    """Table 1: accuracy in percent with no document and with the one that answers."""
+    """Table 1: no document (closed book) and only the document with the answer (oracle)."""
     paper = published("litm_closedbook_oracle")
     task = MultiDocumentTask.nq_oracle(10)
-    llm = models.load_llm()
-    outcomes = baselines(llm, task, models.sample or task.questions, store=_store())
-    row = _row_of(paper, models, "GPT-3.5-Turbo-16K-0613")
+    found = baselines(models.load_llm(), task, models.sample or task.questions, store=_store())
+    row = _paper_row(paper, models, "GPT-3.5-Turbo-16K-0613")
     closed, oracle = paper.values[row]
-    figures = dict(zip(outcomes.conditions, outcomes.intervals(), strict=True))
-    gain = outcomes.difference("oracle", "closed book")
+    levels = zip(found.conditions, (closed, oracle), found.intervals(), strict=True)
+    gain = found.difference("oracle", "closed book").scaled(100)
     return [
-        Comparison("closed book", closed, in_percent(figures["closed book"]), shown=False),
-        Comparison("oracle", oracle, in_percent(figures["oracle"]), shown=False),
-        Comparison(
-            f"oracle − closed book (published: {row})", round(oracle - closed, 4), in_percent(gain), is_gain=True
-        ),
-        *_failed(outcomes),
+        *(Comparison(name, figure, level.scaled(100), shown=False) for name, figure, level in levels),
+        Comparison(f"oracle − closed book (published: {row})", round(oracle - closed, 4), gain, is_gain=True),
+        *_failed(found),
     ]
-
-
-def _documents(documents: int, models: Models) -> list[Comparison]:
-    paper = published(f"litm_{documents}docs")
-    task = MultiDocumentTask.natural_questions(documents)
-    curve = _curve(models.load_llm(), task, paper.values["positions"], models.sample or task.questions)
-    row = _row_of(paper, models, OTHERS)
-    return _rows(curve, row, paper.values[row])
-
-
-def _curve(llm: object, task: Task, positions: list[int], n: int) -> PositionCurve:
-    return position_curve(llm, task, positions, n, store=_store())
 
 
 def _store() -> Store:
     return Store(settings.cache_folder() / "positions.jsonl")
 
 
-def _row_of(paper: Published, models: Models, otherwise: str) -> str:
-    """The paper's row for the model: its own where its name begins alike, Claude's first, else ``otherwise``."""
-    name = models.llm.rsplit("/", 1)[-1].lower()
-    if is_paid(models.llm):
-        name = "claude"
-    alike = (row for row in paper.values if row.split("-")[0].lower() == name.split("-")[0])
-    return next(alike, otherwise)
+def _paper_row(paper: Published, models: Models, default: str) -> str:
+    """The paper's row whose name starts like the model's (for Claude the first of Claude), else ``default``."""
+    name = "claude" if is_paid(models.llm) else models.llm.rsplit("/", 1)[-1].lower()
+    rows = (row for row in paper.values if row.split("-")[0].lower() == name.split("-")[0])
+    return next(rows, default)
 
 
 def _rows(curve: PositionCurve, row: str, figures: list[float]) -> list[Comparison]:
-    """Each position, and by how much the first, the last and the middle differ, beside the paper's ``row``."""
+    """Each position, then first − middle and last − middle, beside the figures of the paper's ``row``."""
     rows = [
-        Comparison(f"position {position}", figure, in_percent(interval), shown=False)
+        Comparison(f"position {position}", figure, interval.scaled(100), shown=False)
         for position, figure, interval in zip(curve.positions, figures, curve.intervals(), strict=True)
     ]
     middle = len(figures) // 2
-    for name, place in (("first", 0), ("last", -1)):
-        measured: Interval = curve.difference(curve.positions[place], curve.positions[middle])
-        gain = round(figures[place] - figures[middle], 4)
-        rows.append(Comparison(f"{name} − middle (published: {row})", gain, in_percent(measured), is_gain=True))
+    for name, end in (("first", 0), ("last", -1)):
+        measured = curve.difference(curve.positions[end], curve.positions[middle]).scaled(100)
+        gain = round(figures[end] - figures[middle], 4)
+        rows.append(Comparison(f"{name} − middle (published: {row})", gain, measured, is_gain=True))
     return rows + _failed(curve)
 
 
-def _failed(outcomes: ConditionResults) -> list[Comparison]:
-    """How many questions were left out because a call failed; no row where none was."""
-    count = int((~outcomes.complete).sum())
+def _failed(found: ConditionResults) -> list[Comparison]:
+    """How many questions were left out because a call failed; no row if none was."""
+    count = int((~found.complete).sum())
     return [Comparison("questions left out: a call failed", None, exactly(count), shown=False)] if count else []

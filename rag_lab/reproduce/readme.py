@@ -1,97 +1,34 @@
-"""The tables and the figure of the READMEs, written from the recorded results so that nobody types a number."""
+"""The tables and the figure of the READMEs, made from the recorded results so that no number is typed."""
 
 from typing import Any
 
 from rag_lab import results, settings
 from rag_lab.reproduce import run
-from rag_lab.results import load_result, markdown_table, show_interval
+from rag_lab.results import load_result, markdown_table, measured_seconds, show_interval
 
-FIGURE = results.RESULTS / "corpora_late.png"
+README = settings.PROJECT / "README.md"
 GUIDE = settings.PROJECT / "notebooks" / "README.md"
+RESULTS_README = results.RESULTS / "README.md"
+FIGURE = results.RESULTS / "corpora_late.png"
 
-# Minutes of a workshop of three hours and of one of a day, by notebook; what is not a notebook comes first and last.
-PLAN = {
-    "welcome, set-up, make doctor": (15, 20),
-    "01": (30, 30),
-    "02": (35, 45),
-    "03": (35, 45),
-    "04": (0, 30),
-    "05": (20, 35),
-    "06": (0, 35),
-    "07": (20, 40),
-    "08": (0, 45),
-    "09": (0, 15),
-    "10": (0, 35),
-    "breaks": (15, 75),
-    "closing: what to take home": (10, 15),
+NOTEBOOKS = {
+    "01_berlin_lost_context": "one document, three sentences, and why two of them cannot be found",
+    "02_late_chunking": "embed first, pool later: how it works, when it helps and when not",
+    "03_contextual_retrieval": "context written into chunks, prompt caching and its price, hybrid search, reranking",
+    "04_late_vs_contextual": "head to head at equal budgets: quality, time, money, failures, and a guide",
+    "05_lost_in_the_middle": "the U-curve drawn, measured and compared with published ones; order, number, attention",
+    "06_prompt_and_budget": "sources that stay data, injections and guards, a budget to the token, compression",
+    "07_citations_and_refusal": "ids, quotes and numbers checked, JSON, streaming, and when to refuse",
+    "08_evaluate_and_sweep": "two kinds of question, sweeps, retrieval or writing, and how lucky the winner was",
+    "09_paper_numbers": "published beside measured: the whole table, each disagreement, how to read a paper",
+    "10_your_documents": "the whole path on a folder of your own: load, look, ask, sweep, diagnose, keep",
 }
+# Minutes of each notebook, and of what is not a notebook, in a workshop of three hours and in one of a day.
+MINUTES = ((30, 30), (35, 45), (35, 45), (0, 30), (20, 35), (0, 35), (20, 40), (0, 45), (0, 15), (0, 35))
+WELCOME = {"welcome, set-up, make doctor": (15, 20)}
+CLOSING = {"breaks": (15, 75), "closing: what to take home": (10, 15)}
 
-
-def update() -> None:
-    """Write the tables between the marks of the README and of the workshop guide, and the README's figure."""
-    text = results.README.read_text(encoding="utf-8")
-    text = results.replace_between(text, "notebooks", results.notebooks_table())
-    text = results.replace_between(text, "reproduced", run.table())
-    text = results.replace_between(text, "results", results_tables())
-    results.README.write_text(text, encoding="utf-8", newline="\n")
-    guide = results.replace_between(GUIDE.read_text(encoding="utf-8"), "plan", plan_table())
-    GUIDE.write_text(guide, encoding="utf-8", newline="\n")
-    draw_figure()
-
-
-def results_tables() -> str:
-    """What was measured and has no row of its own in the table of published numbers."""
-    return "\n\n".join([corpora_table(), scifact_table(), ladder_table()])
-
-
-def plan_table() -> str:
-    """The workshop's two plans, with the time that each notebook took last, and their sums."""
-    seconds = results.measured_seconds()
-    rows = []
-    for part, minutes in PLAN.items():
-        name = next((name for name in results.NOTEBOOKS if name.startswith(part)), "")
-        runs = f"{seconds[name] / 60:.1f}" if name in seconds else "" if not part.isdigit() else "not measured"
-        rows.append([f"[{name}]({name}.ipynb)" if name else part, runs, *(str(m) if m else "–" for m in minutes)])
-    sums = [f"{sum(times) // 60} h {sum(times) % 60:02d}" for times in zip(*PLAN.values(), strict=True)]
-    rows.append(["all", f"{sum(seconds.values()) / 60:.1f}", *sums])
-    return markdown_table(["part", "runs (minutes)", "three hours (minutes)", "one day (minutes)"], rows)
-
-
-def select(result: dict[str, Any], **wanted: Any) -> dict[str, Any]:
-    """The one row whose fields have these values."""
-    (row,) = [r for r in result["rows"] if all(r.get(key) == value for key, value in wanted.items())]
-    return dict(row)
-
-
-def corpora_table() -> str:
-    """Span recall of naive and late chunking, and the paired difference."""
-    result = load_result("corpora_late")
-    rows = []
-    for corpus, language, k in dict.fromkeys((r["corpus"], r["language"], r["k"]) for r in result["rows"]):
-        found = {
-            name: select(result, corpus=corpus, language=language, k=k, name=name)
-            for name in ("naive", "late", "late - naive")
-        }
-        if k in (1, 5):
-            rows.append(
-                [f"{corpus} ({language}, n = {found['naive']['n']})", str(k), *map(show_interval, found.values())]
-            )
-    header = ["one sentence a chunk", "k", "naive: recall@k [95%]", "late", "late − naive, paired"]
-    return made_by(result) + markdown_table(header, rows)
-
-
-def scifact_table() -> str:
-    """SciFact by chunk size."""
-    result = load_result("scifact_chunks")
-    rows = []
-    for size in dict.fromkeys(r["size"] for r in result["rows"]):
-        found = [select(result, size=size, name=name) for name in ("naive", "late", "late - naive")]
-        rows.append([f"{size} tokens (n = {found[0]['n']})", *map(show_interval, found)])
-    header = ["SciFact, chunks of", "naive: nDCG@10 [95%]", "late", "late − naive, paired"]
-    return made_by(result) + markdown_table(header, rows)
-
-
-RUNGS = (
+STAGES = (
     "dense",
     "late",
     "contextual dense (headings)",
@@ -100,48 +37,117 @@ RUNGS = (
 )
 
 
-def ladder_table() -> str:
-    """The share of gold missing from the top 5 on each rung of the ladder (English questions)."""
-    result = load_result("ladder")
-    corpora = ("cities", "insurance", "handbook")
-    fixed: dict[str, Any] = {"table": "failure", "chunk": "sentence", "language": "en", "k": 5}
-    found = {
-        name: [select(result, **fixed, corpus=corpus, name=name, sample=None) for corpus in corpora] for name in RUNGS
+def update() -> None:
+    """Write every table between its marks, and the README's figure."""
+    tables = {
+        README: {"notebooks": notebooks_table()},
+        GUIDE: {"plan": plan_table()},
+        RESULTS_README: {"reproduced": run.table(), "results": results_tables()},
     }
-    header = ["one sentence a chunk, failure rate: 1 − recall@5 [95%]"]
-    header += [f"{corpus} (n = {row['n']})" for corpus, row in zip(corpora, found["dense"], strict=True)]
-    rows = [[name, *map(show_interval, cells)] for name, cells in found.items()]
-    return made_by(result) + markdown_table(header, rows)
+    for path, by_name in tables.items():
+        text = path.read_text(encoding="utf-8")
+        for name, table in by_name.items():
+            text = replace_between(text, name, table)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    draw_figure()
 
 
-def made_by(result: dict[str, Any]) -> str:
-    """A line above a table: the model with its number format, and the command."""
+def replace_between(text: str, name: str, new: str) -> str:
+    """Replace what is between ``<!-- name -->`` and ``<!-- /name -->``. Raises ValueError if a mark is missing."""
+    start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    if start not in text or end not in text:
+        raise ValueError(f"the page has no marks {start} and {end}; put them back where the table belongs.")
+    before, rest = text.split(start, 1)
+    return f"{before}{start}\n{new}\n{end}{rest.split(end, 1)[1]}"
+
+
+def notebooks_table() -> str:
+    """The notebooks with what they show and the seconds that each took last."""
+    seconds = measured_seconds()
+    rows = [
+        [f"[{name}](notebooks/{name}.ipynb)", shows, f"{seconds[name]:.0f} s" if name in seconds else "not measured"]
+        for name, shows in NOTEBOOKS.items()
+    ]
+    return markdown_table(["notebook", "what it shows", "time on 2 cores"], rows)
+
+
+def plan_table() -> str:
+    """The workshop's two plans, with the minutes that each notebook ran last, and their sums."""
+    seconds = measured_seconds()
+    notebooks = dict(zip(NOTEBOOKS, MINUTES, strict=True))
+    plan = WELCOME | notebooks | CLOSING
+    rows = []
+    for part, minutes in plan.items():
+        name = f"[{part}]({part}.ipynb)" if part in notebooks else part
+        runs = f"{seconds[part] / 60:.1f}" if part in seconds else "not measured" if part in notebooks else ""
+        rows.append([name, runs, *(str(m) if m else "–" for m in minutes)])
+    sums = [f"{sum(times) // 60} h {sum(times) % 60:02d}" for times in zip(*plan.values(), strict=True)]
+    rows.append(["all", f"{sum(seconds.values()) / 60:.1f}", *sums])
+    return markdown_table(["part", "runs (minutes)", "three hours (minutes)", "one day (minutes)"], rows)
+
+
+def results_tables() -> str:
+    """What was measured and is not a published row: late chunking by corpus and by chunk size, and the ablation."""
+    ways = ("naive", "late", "late - naive")
+    corpora, scifact, ablation = (load_result(id_) for id_ in ("corpora_late", "scifact_chunks", "ladder"))
+
+    by_corpus = []
+    for corpus, language, k in dict.fromkeys((r["corpus"], r["language"], r["k"]) for r in corpora["rows"]):
+        if k in (1, 5):
+            found = [select(corpora, corpus=corpus, language=language, k=k, name=way) for way in ways]
+            label = f"{corpus} ({language}, n = {found[0]['n']})"
+            by_corpus.append([label, str(k), *map(show_interval, found)])
+
+    by_size = []
+    for size in dict.fromkeys(r["size"] for r in scifact["rows"]):
+        found = [select(scifact, size=size, name=way) for way in ways]
+        by_size.append([f"{size} tokens (n = {found[0]['n']})", *map(show_interval, found)])
+
+    names = ("cities", "insurance", "handbook")
+    fixed: dict[str, Any] = {"table": "failure", "chunk": "sentence", "language": "en", "k": 5, "sample": None}
+    stages = {stage: [select(ablation, **fixed, corpus=name, name=stage) for name in names] for stage in STAGES}
+    sizes = [f"{name} (n = {row['n']})" for name, row in zip(names, stages["dense"], strict=True)]
+
+    late = ["late", "late − naive, paired"]
+    failure = "one sentence per chunk, failure rate: 1 − recall@5 [95%]"
+    return "\n\n".join(
+        _caption(result) + markdown_table(header, rows)
+        for result, header, rows in (
+            (corpora, ["one sentence per chunk", "k", "naive: recall@k [95%]", *late], by_corpus),
+            (scifact, ["SciFact, chunks of", "naive: nDCG@10 [95%]", *late], by_size),
+            (ablation, [failure, *sizes], [[name, *map(show_interval, cells)] for name, cells in stages.items()]),
+        )
+    )
+
+
+def select(result: dict[str, Any], **wanted: Any) -> dict[str, Any]:
+    """The one row whose fields have these values."""
+    (row,) = [r for r in result["rows"] if all(r.get(key) == value for key, value in wanted.items())]
+    return dict(row)
+
+
+def _caption(result: dict[str, Any]) -> str:
     origin = result["provenance"]
     return f"{origin['model']}; `{origin['command']}`, {origin['date']}:\n\n"
 
 
 def draw_figure() -> None:
-    """Recall against k for naive and late, one panel a corpus (English questions)."""
+    """Recall against k for naive and late, one panel per corpus (English questions)."""
     from matplotlib import pyplot as plt
 
     from rag_lab import plots
 
     result = load_result("corpora_late")
     names = list(dict.fromkeys(r["corpus"] for r in result["rows"]))
+    ks = sorted({r["k"] for r in result["rows"]})
     figure, axes = plots.new_figure(width=9, height=3, columns=len(names))
     for panel, corpus in zip(axes, names, strict=True):
-        ks = sorted({r["k"] for r in result["rows"]})
-        series = {
-            name: [
-                (row["value"], row["low"], row["high"])
-                for k in ks
-                for row in [select(result, corpus=corpus, language="en", k=k, name=name)]
-            ]
-            for name in ("naive", "late")
-        }
+        series = {}
+        for way in ("naive", "late"):
+            rows = [select(result, corpus=corpus, language="en", k=k, name=way) for k in ks]
+            series[way] = [(row["value"], row["low"], row["high"]) for row in rows]
         plots.lines_with_intervals(panel, ks, series)
-        n = select(result, corpus=corpus, language="en", k=1, name="naive")["n"]
-        panel.set(xlabel="k", ylim=(0, 1), title=f"{corpus} (n = {n})", xticks=ks)
+        panel.set(xlabel="k", ylim=(0, 1), title=f"{corpus} (n = {rows[0]['n']})", xticks=ks)
     axes[0].set(ylabel="span recall@k")
     figure.savefig(FIGURE)
     plt.close(figure)

@@ -1,13 +1,9 @@
-"""Published rows of search without a language model: whole texts, BM25, late against naive, cross-encoders.
-
-Published rows of contextual retrieval: the cookbook's four configurations, and Merola and Singh's.
-"""
+"""Published rows of retrieval: whole texts, BM25, cross-encoders, late against naive chunking, and added context."""
 
 import random
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,8 +11,8 @@ from rag_lab import datasets
 from rag_lab.chunking import chunk_corpus, chunk_sentences, chunk_tokens
 from rag_lab.metrics import bootstrap_ci, ndcg_at_k, paired_difference, recall_at_k
 from rag_lab.models.encoder import Encoder, Vectors
-from rag_lab.reproduce.models import Models, kept_vectors
-from rag_lab.results import Comparison, exactly, in_percent, published
+from rag_lab.reproduce.models import Models, cached_vectors
+from rag_lab.results import Comparison, exactly, published
 from rag_lab.retrieval.bm25 import ENGLISH_STOP_WORDS, BM25Index
 from rag_lab.retrieval.contextual import add_heading_context, situate
 from rag_lab.retrieval.dense import DenseIndex
@@ -26,48 +22,54 @@ from rag_lab.retrieval.rerankers import rerank
 from rag_lab.types import Chunk, Document, Hit, RetrievalSet, Retriever
 
 DEPTH = 10
-SERIES = (16, 32, 64, 128, 256)  # tokens a chunk
+SIZES = (16, 32, 64, 128, 256)  # tokens per chunk
 SENTENCES = 5
 K1, B = 0.9, 0.4  # Anserini's defaults
 RERANKED = 100  # hits of BM25, as in BEIR's table
 CROSS_ENCODER = "cross-encoder/ms-marco-MiniLM-L6-v2"  # the hub's names; BEIR's table has "-L-6-"
 BGE_M3 = "BAAI/bge-m3"
 JINA_3 = "jinaai/jina-embeddings-v3"
-MEROLA_CHUNKS = 40  # that the notebook retrieves
-MEROLA_TOKENS = 512  # a segment; the notebook's unit was not read
+KS = (5, 10, 20)
+COOKBOOK_DEPTH = 150  # hits of each search that the cookbook fuses
+COOKBOOK_RERANKED = 10  # times k: dense hits that the cookbook reranks
+MEROLA_CHUNKS = 40  # chunks that their notebook retrieves
+MEROLA_TOKENS = 512  # per segment; the unit in their notebook was not read
+MEROLA_SHARE = 0.2  # of NFCorpus
+NAMES = 12  # declared names that describe a file of code
+# What a line of Rust, C, Python, Go or JavaScript declares, up to its brace or end.
+DECLARED = re.compile(
+    r"^[ \t]*(?:(?:pub(?:\([a-z]+\))?|export|static|async|default|abstract)[ \t]+)*"
+    r"(?:fn|struct|enum|trait|impl|mod|def|class|interface|func|type|function|macro_rules!)\b[ \t]+([^\n{:;]+)",
+    re.MULTILINE,
+)
 
 Cut = Callable[[Document, Encoder], list[Chunk]]
 
 
 def whole_scifact(models: Models) -> list[Comparison]:
-    """nDCG@10 of title and abstract in one text, of which the published row reads the first 256 tokens."""
+    """nDCG@10 of title and abstract as one text. The published row reads only the first 256 tokens of it."""
     scifact, encoder = datasets.load_scifact(), models.load_encoder()
     documents = whole_texts(scifact)
-    vectors = kept_vectors(
-        encoder,
-        ["whole", 256, [d.text for d in documents]],
-        lambda: encoder.encode([d.text for d in documents], max_tokens=min(256, encoder.window)),
-    )
-    scores = dense_ndcg(scifact, encoder, vectors, [d.id for d in documents], models)
-    paper = published("minilm_scifact").values["nDCG@10"]
-    return [Comparison("nDCG@10", paper, bootstrap_ci(scores))]
+    texts = [d.text for d in documents]
+    limit = min(256, encoder.window)
+    vectors = cached_vectors(encoder, ["whole", 256, texts], lambda: encoder.encode(texts, max_tokens=limit))
+    scores = _best_chunk_ndcg(scifact, encoder, vectors, [d.id for d in documents], models)
+    return [Comparison("nDCG@10", published("minilm_scifact").values["nDCG@10"], bootstrap_ci(scores))]
 
 
 def bm25_scifact(models: Models) -> list[Comparison]:
     """nDCG@10 with Lucene's formula and Anserini's settings, title and abstract in one field."""
     scifact = datasets.load_scifact()
-    index = BM25Index(_flat(scifact), "bm25s", "porter", ENGLISH_STOP_WORDS, K1, B)
-    scores = _ndcg(scifact, index.search, models)
+    scores = _ndcg(scifact, _anserini(scifact), models)
     return [Comparison("nDCG@10", published("anserini_bm25_scifact").values["nDCG@10"], bootstrap_ci(scores))]
 
 
 def cross_encoder_scifact(models: Models) -> list[Comparison]:
-    """nDCG@10 of the 100 best of BM25 in the reranker's order."""
+    """nDCG@10 of BM25's 100 best in the reranker's order."""
     scifact = datasets.load_scifact()
-    search = BM25Index(_flat(scifact), "bm25s", "porter", ENGLISH_STOP_WORDS, K1, B).search
-    reranker = models.load_reranker(None)
+    search = _anserini(scifact)
     before = _ndcg(scifact, search, models)
-    after = _ndcg(scifact, rerank(search, reranker, RERANKED), models)
+    after = _ndcg(scifact, rerank(search, models.load_reranker(), RERANKED), models)
     rows = {f"cross-encoder/{name.replace('-L-', '-L')}": r for name, r in published("ce_rerank_beir").values.items()}
     paper = rows.get(models.reranker, rows[CROSS_ENCODER])["SciFact"]
     return [
@@ -77,7 +79,7 @@ def cross_encoder_scifact(models: Models) -> list[Comparison]:
 
 
 def berlin(models: Models) -> list[Comparison]:
-    """Similarity of "Berlin" with each of three sentences, and what late chunking adds to it: one document."""
+    """Similarity of "Berlin" with each of three sentences, naive and late, and what late chunking adds."""
     encoder = models.load_encoder()
     chunks = chunk_sentences(datasets.BERLIN, size=None)
     query = encoder.encode(["Berlin"], kind="query")[0]
@@ -92,180 +94,78 @@ def berlin(models: Models) -> list[Comparison]:
         for i in range(len(chunks))
     ]
     for i in range(len(chunks)):
-        gain = paper["late"][i] - paper["naive"][i]
+        gain = round(paper["late"][i] - paper["naive"][i], 8)
         measured = exactly(float(found["late"][i] - found["naive"][i]))
-        rows.append(Comparison(f"late − naive, sentence {i + 1}", round(gain, 8), measured, is_gain=True))
+        rows.append(Comparison(f"late − naive, sentence {i + 1}", gain, measured, is_gain=True))
     return rows
 
 
 def late_fixed(models: Models) -> list[Comparison]:
-    """Fixed chunks of 256 tokens: naive, late, and late minus naive (nDCG@10 in percent)."""
+    """SciFact in chunks of 256 tokens, naive and late."""
     paper = published("late_scifact_fixed256").values
-    return _late_rows(models, {"256 tokens": _tokens(256)}, {"256 tokens": (paper["naive"], paper["late"])})
+    return _late_scifact(models, "256 tokens", _tokens(256), (paper["naive"], paper["late"]))
 
 
 def late_sentences(models: Models) -> list[Comparison]:
-    """Five sentences a chunk. Published is only the mean over three models and four data sets."""
+    """SciFact, five sentences per chunk. Only the mean over three models and four data sets is published."""
     paper = published("late_averages").values["five sentences"]
-    cut = {"five sentences": lambda document, encoder: five_sentences(document)}
-    return _late_rows(models, cut, {"five sentences": (paper["naive"], paper["late"])})
+    figures = (paper["naive"], paper["late"])
+    return _late_scifact(models, "five sentences", lambda document, encoder: five_sentences(document), figures)
 
 
 def late_series(models: Models) -> list[Comparison]:
-    """Late minus naive over chunk sizes; the published point is the one of 256 tokens."""
+    """SciFact by chunk size; only 256 tokens are published."""
     paper = published("late_scifact_fixed256").values
-    cuts = {f"{size} tokens": _tokens(size) for size in SERIES}
-    rows = _late_rows(models, cuts, {"256 tokens": (paper["naive"], paper["late"])})
-    return [replace(row, shown=row.is_gain) for row in rows]
+    rows = []
+    for size in SIZES:
+        figures = (paper["naive"], paper["late"]) if size == 256 else (None, None)
+        rows += _late_scifact(models, f"{size} tokens", _tokens(size), figures)
+    return rows
 
 
 def merola_nfcorpus(models: Models) -> list[Comparison]:
-    """NFCorpus in fixed segments, naive and late, best of 40 chunks a document: nDCG@5 and nDCG@10."""
+    """NFCorpus in fixed segments, naive and late: nDCG of the documents of the 40 best chunks."""
     nfcorpus, encoder = datasets.load_nfcorpus(), models.load_encoder()
-    chunks, vectors = both_ways(whole_texts(nfcorpus), encoder, _tokens(MEROLA_TOKENS))
+    chunks, vectors = naive_and_late(whole_texts(nfcorpus), encoder, _tokens(MEROLA_TOKENS))
+    searches = {name: _dense(encoder, chunks, v, nfcorpus) for name, v in vectors.items()}
     paper = published("merola_nfcorpus").values["BGE-M3" if models.encoder == BGE_M3 else "Jina v3"]
     rows = []
     for place, k in enumerate((5, 10)):
-        scores = {
-            name: _ndcg(nfcorpus, _dense(chunks, v, encoder), models, k, MEROLA_CHUNKS) for name, v in vectors.items()
-        }
-        for name, values in scores.items():
-            rows.append(Comparison(f"{name}, nDCG@{k}", paper[name][place], bootstrap_ci(values), shown=False))
-        gain = round(paper["late"][place] - paper["naive"][place], 5)
-        measured = paired_difference(scores["late"], scores["naive"])
-        rows.append(Comparison(f"late − naive, nDCG@{k}", gain, measured, is_gain=True))
+        scores = {name: _ndcg(nfcorpus, search, models, k, MEROLA_CHUNKS) for name, search in searches.items()}
+        rows += _compare(f"nDCG@{k}", scores, (paper["naive"][place], paper["late"][place]))
     return rows
-
-
-def whole_texts(data: RetrievalSet) -> list[Document]:
-    """Each document with its title before its text, as one text."""
-    return [replace(d, text=f"{d.title} {d.text}".strip()) for d in data.documents]
-
-
-def five_sentences(document: Document) -> list[Chunk]:
-    """Chunks of five whole sentences; the last has what is left."""
-    sentences, chunks = chunk_sentences(document, size=None), []
-    for index, first in enumerate(range(0, len(sentences), SENTENCES)):
-        start, end = sentences[first].start, sentences[first : first + SENTENCES][-1].end
-        chunks.append(replace(sentences[first], index=index, end=end, text=document.text[start:end]))
-    return chunks
-
-
-def both_ways(documents: Sequence[Document], encoder: Encoder, cut: Cut) -> tuple[list[Chunk], dict[str, Vectors]]:
-    """The chunks of all documents with their naive and late vectors (n, d)."""
-    chunks = [chunk for document in documents for chunk in cut(document, encoder)]
-    about = [[c.text for c in chunks], [(c.doc_id, c.start, c.end) for c in chunks]]
-    return chunks, {
-        "naive": kept_vectors(encoder, ["naive", *about], lambda: encoder.encode([c.text for c in chunks])),
-        "late": kept_vectors(encoder, ["late", *about], lambda: encoder.encode_late_corpus(documents, chunks)),
-    }
-
-
-def dense_ndcg(
-    data: RetrievalSet, encoder: Encoder, vectors: Vectors, doc_ids: Sequence[str], models: Models
-) -> np.ndarray:
-    """nDCG@10 of each query (n,); a document's score is its best chunk's, over all chunks."""
-    ids = np.array(doc_ids)
-    asked = models.few(list(data.queries))
-    queries = encoder.encode([data.queries[id_] for id_ in asked], kind="query")
-    scores = []
-    for id_, query in zip(asked, queries, strict=True):
-        order = np.argsort(-(vectors @ query), kind="stable")
-        scores.append(ndcg_at_k(list(dict.fromkeys(ids[order].tolist())), data.relevance[id_], DEPTH))
-    return np.array(scores)
-
-
-def _late_rows(models: Models, cuts: dict[str, Cut], paper: dict[str, tuple[float, float]]) -> list[Comparison]:
-    """SciFact, nDCG@10 in percent: for each way of cutting naive, late and their paired difference."""
-    scifact, encoder = datasets.load_scifact(), models.load_encoder()
-    documents, rows = whole_texts(scifact), []
-    for name, cut in cuts.items():
-        chunks, vectors = both_ways(documents, encoder, cut)
-        doc_ids = [c.doc_id for c in chunks]
-        scores = {way: dense_ndcg(scifact, encoder, found, doc_ids, models) for way, found in vectors.items()}
-        published_pair = paper.get(name, (None, None))
-        for (way, values), figure in zip(scores.items(), published_pair, strict=True):
-            rows.append(Comparison(f"{way}, {name}", figure, in_percent(bootstrap_ci(values)), shown=False))
-        naive, late = published_pair
-        gain = None if naive is None or late is None else round(late - naive, 6)
-        measured = in_percent(paired_difference(scores["late"], scores["naive"]))
-        rows.append(Comparison(f"late − naive, {name}", gain, measured, is_gain=True))
-    return rows
-
-
-def _tokens(size: int) -> Cut:
-    return lambda document, encoder: chunk_tokens(document, size, 0, encoder.tokenizer)
-
-
-def _flat(data: RetrievalSet) -> list[Chunk]:
-    """One chunk a document: title, space, text, as in Anserini's flat index."""
-    return [Chunk(d.id, 0, f"{d.title} {d.text}", 0, len(d.title) + 1 + len(d.text)) for d in data.documents]
-
-
-def _dense(chunks: Sequence[Chunk], vectors: Vectors, encoder: Encoder) -> Retriever:
-    index = DenseIndex(chunks, vectors)
-    return lambda question, k: index.search(encoder.encode([question], kind="query")[0], k)
-
-
-def _ndcg(data: RetrievalSet, search: Retriever, models: Models, k: int = DEPTH, hits: int = DEPTH) -> np.ndarray:
-    """nDCG@k of each query (n,), documents in the order of their best chunk among the first ``hits``."""
-    asked: Iterable[str] = models.few(list(data.queries))
-    return np.array(
-        [ndcg_at_k(rank_documents(search(data.queries[id_], hits)), data.relevance[id_], k) for id_ in asked]
-    )
-
-
-KS = (5, 10, 20)
-COOKBOOK_DEPTH = 150  # hits of each search that the cookbook fuses
-COOKBOOK_RERANKED = 10  # times k: dense hits that the cookbook reranks
-MEROLA_SHARE = 0.2  # of NFCorpus
-NAMES = 12  # that stand for a file of code
-# What a line of Rust, C, Python, Go or JavaScript declares, up to its brace or end.
-DECLARED = re.compile(
-    r"^[ \t]*(?:(?:pub(?:\([a-z]+\))?|export|static|async|default|abstract)[ \t]+)*"
-    r"(?:fn|struct|enum|trait|impl|mod|def|class|interface|func|type|function|macro_rules!)\b[ \t]+([^\n{:;]+)",
-    re.MULTILINE,
-)
-
-
-@dataclass(frozen=True)
-class Searches:
-    """Dense search and BM25 over one set of chunks, with its questions embedded once."""
-
-    dense: Retriever
-    terms: Retriever
 
 
 def cookbook(models: Models) -> list[Comparison]:
-    """Recall of golden chunks at 5, 10 and 20 in percent, which the cookbook calls Pass@k, for its configurations.
+    """Recall of the golden chunks at 5, 10 and 20 (the cookbook's Pass@k) in percent, for each configuration.
 
-    BM25 is fused as there, 0.8 / rank + 0.2 / rank without a constant, and beside it by standard RRF. The published
-    gains are over dense search.
+    BM25 is fused as in the cookbook, 0.8 / rank + 0.2 / rank without a constant, and also by standard RRF. The
+    published gains are over dense search.
     """
     code = datasets.load_codebases()
     encoder = models.load_encoder()
-    reranker = models.load_reranker(encoder)
-    asked = models.few(list(code.queries))
-    situated = _contexts(code.documents, code.chunks, models, declared_names)
-    plain, contextual = (_searches(encoder, chunks, code, asked) for chunks in (code.chunks, situated))
-    rungs: dict[str, Retriever] = {
-        "dense": plain.dense,
-        "contextual dense": contextual.dense,
-        "+ contextual BM25": cookbook_fusion(contextual.dense, contextual.terms),
-        "+ contextual BM25, by RRF": fused_retriever([contextual.dense, contextual.terms], depth=COOKBOOK_DEPTH),
-        "contextual dense + reranker": rerank(contextual.dense, reranker, COOKBOOK_RERANKED * KS[-1]),
+    contextual_chunks = _add_context(code.documents, code.chunks, models, declared_names)
+    plain_dense, _ = _searches(encoder, code.chunks, code)
+    dense, terms = _searches(encoder, contextual_chunks, code)
+    stages: dict[str, Retriever] = {
+        "dense": plain_dense,
+        "contextual dense": dense,
+        "+ contextual BM25": cookbook_fusion(dense, terms),
+        "+ contextual BM25, by RRF": fused_retriever([dense, terms], depth=COOKBOOK_DEPTH),
+        "contextual dense + reranker": rerank(dense, models.load_reranker(encoder), COOKBOOK_RERANKED * KS[-1]),
     }
     paper = published("cookbook_codebases").values
-    rows, base = [], _recalls(rungs["dense"], code, asked)
-    for name, search in rungs.items():
-        found = base if name == "dense" else _recalls(search, code, asked)
+    rows: list[Comparison] = []
+    recalls: dict[str, dict[int, np.ndarray]] = {}
+    for name, search in stages.items():
+        recalls[name] = _recalls(search, code, models)
         figures = paper.get(name, [None] * len(KS))
         for k, figure in zip(KS, figures, strict=True):
-            measured = in_percent(bootstrap_ci(found[k]))
+            measured = bootstrap_ci(recalls[name][k]).scaled(100)
             rows.append(Comparison(f"{name}, recall@{k}", figure, measured, shown=False))
         if name != "dense":
             gain = None if figures[-1] is None else round(figures[-1] - paper["dense"][-1], 6)
-            measured = in_percent(paired_difference(found[KS[-1]], base[KS[-1]]))
+            measured = paired_difference(recalls[name][KS[-1]], recalls["dense"][KS[-1]]).scaled(100)
             rows.append(Comparison(f"{name} − dense, recall@20", gain, measured, is_gain=True))
     return rows
 
@@ -281,33 +181,56 @@ def cookbook_fusion(dense: Retriever, terms: Retriever) -> Retriever:
 
 
 def merola_contextual(models: Models) -> list[Comparison]:
-    """A fifth of NFCorpus: nDCG@5 and @10, dense and fused with reranking, without and with context.
+    """A fifth of NFCorpus, without and with context: dense, and fused with reranking.
 
-    Which documents theirs were is not known; here they are drawn with a fixed seed.
+    Which documents the paper drew is unknown; here they are drawn with a fixed seed.
     """
-    whole = datasets.load_nfcorpus()
-    fifth = a_fifth(whole)
+    fifth = a_fifth(datasets.load_nfcorpus())
     encoder = models.load_encoder()
     reranker = models.load_reranker(encoder)
     documents = whole_texts(fifth)
     chunks = chunk_corpus(documents, chunk_tokens, size=MEROLA_TOKENS, overlap=0, tokenizer=encoder.tokenizer)
-    situated = _contexts(documents, chunks, models, add_heading_context)
-    asked = models.few(list(fifth.queries))
+    contextual_chunks = _add_context(documents, chunks, models, add_heading_context)
+    searches: dict[str, dict[str, Retriever]] = {"dense": {}, "fusion and reranker": {}}
+    for name, pieces in (("without context", chunks), ("with context", contextual_chunks)):
+        dense, terms = _searches(encoder, pieces, fifth)
+        searches["dense"][name] = dense
+        searches["fusion and reranker"][name] = rerank(fused_retriever([dense, terms]), reranker)
     paper = published("merola_contextual_nfcorpus").values
-    rows, found = [], {}
-    for name, pieces in (("without context", chunks), ("with context", situated)):
-        one = _searches(encoder, pieces, fifth, asked)
-        both = fused_retriever([one.dense, one.terms])
-        for way, search in (("dense", one.dense), ("fusion and reranker", rerank(both, reranker))):
-            for place, k in enumerate((5, 10)):
-                values = found[name, way, k] = _document_ndcg(search, fifth, asked, k)
-                figure = paper[name][way][place]
-                rows.append(Comparison(f"{name}, {way}, nDCG@{k}", figure, bootstrap_ci(values), shown=False))
-    for way in ("dense", "fusion and reranker"):
-        gain = round(paper["with context"][way][0] - paper["without context"][way][0], 6)
-        measured = paired_difference(found["with context", way, 5], found["without context", way, 5])
-        rows.append(Comparison(f"with − without context, {way}, nDCG@5", gain, measured, is_gain=True))
+    rows = []
+    for way, both in searches.items():
+        for place, k in enumerate((5, 10)):
+            scores = {name: _ndcg(fifth, search, models, k, 4 * k) for name, search in both.items()}
+            figures = paper["without context"][way][place], paper["with context"][way][place]
+            rows += _compare(f"{way}, nDCG@{k}", scores, figures)
     return rows
+
+
+def whole_texts(data: RetrievalSet) -> list[Document]:
+    """Each document with its title before its text, as one text."""
+    return [replace(d, text=f"{d.title} {d.text}".strip()) for d in data.documents]
+
+
+def five_sentences(document: Document) -> list[Chunk]:
+    """Chunks of five whole sentences; the last has the rest."""
+    sentences, chunks = chunk_sentences(document, size=None), []
+    for index, first in enumerate(range(0, len(sentences), SENTENCES)):
+        start, end = sentences[first].start, sentences[first : first + SENTENCES][-1].end
+        chunks.append(replace(sentences[first], index=index, end=end, text=document.text[start:end]))
+    return chunks
+
+
+def naive_and_late(
+    documents: Sequence[Document], encoder: Encoder, cut: Cut
+) -> tuple[list[Chunk], dict[str, Vectors]]:
+    """The chunks of all documents with their ``naive`` and ``late`` vectors (n, d)."""
+    chunks = [chunk for document in documents for chunk in cut(document, encoder)]
+    texts = [c.text for c in chunks]
+    inputs = [texts, [(c.doc_id, c.start, c.end) for c in chunks]]
+    return chunks, {
+        "naive": cached_vectors(encoder, ["naive", *inputs], lambda: encoder.encode(texts)),
+        "late": cached_vectors(encoder, ["late", *inputs], lambda: encoder.encode_late_corpus(documents, chunks)),
+    }
 
 
 def a_fifth(data: RetrievalSet) -> RetrievalSet:
@@ -324,7 +247,7 @@ def a_fifth(data: RetrievalSet) -> RetrievalSet:
 
 
 def declared_names(document: Document, chunks: Sequence[Chunk]) -> list[Chunk]:
-    """Chunks with the first twelve names that their file declares as context: what headings are to prose.
+    """Chunks with the first twelve names that their file declares as context, for code what headings are for prose.
 
     The cookbook's data has no file names.
     """
@@ -332,45 +255,100 @@ def declared_names(document: Document, chunks: Sequence[Chunk]) -> list[Chunk]:
     return [replace(chunk, context=f"Defines {', '.join(names)}" if names else "") for chunk in chunks]
 
 
-def _contexts(
+def _late_scifact(
+    models: Models, name: str, cut: Cut, figures: tuple[float | None, float | None]
+) -> list[Comparison]:
+    """nDCG@10 in percent of naive and late chunks, and their paired difference."""
+    scifact, encoder = datasets.load_scifact(), models.load_encoder()
+    chunks, vectors = naive_and_late(whole_texts(scifact), encoder, cut)
+    doc_ids = [c.doc_id for c in chunks]
+    scores = {way: _best_chunk_ndcg(scifact, encoder, found, doc_ids, models) for way, found in vectors.items()}
+    return _compare(name, scores, figures, scale=100)
+
+
+def _compare(
+    label: str, scores: Mapping[str, np.ndarray], figures: tuple[float | None, float | None], scale: float = 1
+) -> list[Comparison]:
+    """Two methods, each with its published figure, then the second − the first, paired by question."""
+    (first, a), (second, b) = scores.items()
+    before, after = figures
+    rows = [
+        Comparison(f"{name}, {label}", figure, bootstrap_ci(values).scaled(scale), shown=False)
+        for (name, values), figure in zip(scores.items(), figures, strict=True)
+    ]
+    gain = None if before is None or after is None else round(after - before, 6)
+    measured = paired_difference(b, a).scaled(scale)
+    return [*rows, Comparison(f"{second} − {first}, {label}", gain, measured, is_gain=True)]
+
+
+def _tokens(size: int) -> Cut:
+    return lambda document, encoder: chunk_tokens(document, size, 0, encoder.tokenizer)
+
+
+def _anserini(data: RetrievalSet) -> Retriever:
+    """BM25 as in Anserini's flat index: title, space and text of each document in one field."""
+    texts = [(d.id, f"{d.title} {d.text}") for d in data.documents]
+    chunks = [Chunk(id_, 0, text, 0, len(text)) for id_, text in texts]
+    return BM25Index(chunks, "bm25s", "porter", ENGLISH_STOP_WORDS, K1, B).search
+
+
+def _add_context(
     documents: Sequence[Document],
     chunks: Sequence[Chunk],
     models: Models,
     without_model: Callable[[Document, Sequence[Chunk]], list[Chunk]],
 ) -> list[Chunk]:
-    """The chunks, in their order, with context by ``models.llm`` or, where there is none, without a model."""
+    """The chunks, in the same order, with context by ``models.llm`` or, if there is none, by ``without_model``."""
     if models.llm:
-        written = (chunk for chunk, _ in situate(documents, chunks, models.load_llm()))
+        contextual = [chunk for chunk, _ in situate(documents, chunks, models.load_llm())]
     else:
-        by_document: dict[str, list[Chunk]] = {document.id: [] for document in documents}
-        for chunk in chunks:
-            by_document[chunk.doc_id].append(chunk)
-        written = (c for document in documents for c in without_model(document, by_document[document.id]))
-    by_id = {chunk.id: chunk for chunk in written}
+        contextual = [
+            chunk
+            for document in documents
+            for chunk in without_model(document, [c for c in chunks if c.doc_id == document.id])
+        ]
+    by_id = {chunk.id: chunk for chunk in contextual}
     return [by_id[chunk.id] for chunk in chunks]
 
 
-def _searches(encoder: Encoder, chunks: Sequence[Chunk], data: RetrievalSet, asked: Sequence[str]) -> Searches:
+def _searches(encoder: Encoder, chunks: Sequence[Chunk], data: RetrievalSet) -> tuple[Retriever, Retriever]:
+    """Dense search and BM25 over the chunks, context included."""
     texts = [chunk.contextual_text for chunk in chunks]
-    index = DenseIndex(chunks, kept_vectors(encoder, ["naive", texts], lambda: encoder.encode(texts)))
-    questions = list(dict.fromkeys(data.queries[id_] for id_ in asked))
-    vectors = dict(zip(questions, encoder.encode(questions, kind="query"), strict=True))
-    return Searches(lambda question, k: index.search(vectors[question], k), BM25Index(chunks).search)
+    vectors = cached_vectors(encoder, ["naive", texts], lambda: encoder.encode(texts))
+    return _dense(encoder, chunks, vectors, data), BM25Index(chunks).search
 
 
-def _recalls(search: Retriever, data: RetrievalSet, asked: Sequence[str]) -> dict[int, np.ndarray]:
-    """Share of each question's golden chunks among the first k: arrays (n,) by k."""
-
-    @cache
-    def ranking(question: str) -> list[str]:
-        return [hit.chunk.id for hit in search(question, KS[-1])]
-
-    return {
-        k: np.array([recall_at_k(ranking(data.queries[id_]), data.relevance[id_], k) for id_ in asked]) for k in KS
-    }
+def _dense(encoder: Encoder, chunks: Sequence[Chunk], vectors: Vectors, data: RetrievalSet) -> Retriever:
+    """Dense search for the questions of ``data``, which are embedded in one batch."""
+    index = DenseIndex(chunks, vectors)
+    questions = list(dict.fromkeys(data.queries.values()))
+    queries = dict(zip(questions, encoder.encode(questions, kind="query"), strict=True))
+    return lambda question, k: index.search(queries[question], k)
 
 
-def _document_ndcg(search: Retriever, data: RetrievalSet, asked: Sequence[str], k: int) -> np.ndarray:
-    return np.array(
-        [ndcg_at_k(rank_documents(search(data.queries[id_], 4 * k)), data.relevance[id_], k) for id_ in asked]
-    )
+def _best_chunk_ndcg(
+    data: RetrievalSet, encoder: Encoder, vectors: Vectors, doc_ids: Sequence[str], models: Models
+) -> np.ndarray:
+    """nDCG@10 per query (n,). A document's score is its best chunk's; vectors[i] is a chunk of doc_ids[i]."""
+    ids = np.array(doc_ids)
+    sample = models.subsample(list(data.queries))
+    queries = encoder.encode([data.queries[id_] for id_ in sample], kind="query")
+    scores = []
+    for id_, query in zip(sample, queries, strict=True):
+        order = np.argsort(-(vectors @ query), kind="stable")
+        scores.append(ndcg_at_k(list(dict.fromkeys(ids[order].tolist())), data.relevance[id_], DEPTH))
+    return np.array(scores)
+
+
+def _ndcg(data: RetrievalSet, search: Retriever, models: Models, k: int = DEPTH, hits: int = DEPTH) -> np.ndarray:
+    """nDCG@k per query (n,), documents ranked by their best chunk among the first ``hits``."""
+    sample = models.subsample(list(data.queries))
+    rankings = [rank_documents(search(data.queries[id_], hits)) for id_ in sample]
+    return np.array([ndcg_at_k(r, data.relevance[id_], k) for id_, r in zip(sample, rankings, strict=True)])
+
+
+def _recalls(search: Retriever, data: RetrievalSet, models: Models) -> dict[int, np.ndarray]:
+    """For each of ``KS``, the share of each question's golden chunks among the first k, (n,)."""
+    sample = models.subsample(list(data.queries))
+    rankings = {id_: [hit.chunk.id for hit in search(data.queries[id_], KS[-1])] for id_ in sample}
+    return {k: np.array([recall_at_k(rankings[id_], data.relevance[id_], k) for id_ in sample]) for k in KS}

@@ -1,5 +1,3 @@
-import gzip
-import json
 import uuid
 from pathlib import Path
 
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 
 from rag_lab.llm.prompt import Prompt
 from rag_lab.positions.key_value import PLACES, KeyValueItem, KeyValueTask
+from tests.support.paper_files import write_pairs
 
 ITEM = KeyValueItem("x", ("Berlin", "1234"), tuple((city, "9" * 4) for city in ("Rome", "Oslo", "Lima", "Riga")))
 
@@ -106,16 +105,6 @@ def test_75_pairs_are_made_where_there_is_no_file(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("RAG_LAB_DATA", str(tmp_path))
     monkeypatch.setenv("RAG_LAB_CACHE", str(tmp_path))
     assert [item.id for item in KeyValueTask(75, "json").items(2)] == ["json-0-0", "json-0-1"]
-
-
-def write_pairs(folder: Path, pairs: int, written: int | None = None) -> Path:
-    """A file in the paper's layout with one record, put where a clone of its repository has it."""
-    path = folder / "lost-in-the-middle" / "kv_retrieval_data" / f"kv-retrieval-{pairs}_keys.jsonl.gz"
-    path.parent.mkdir(parents=True)
-    record = {"ordered_kv_records": [[f"k{i}", f"v{i}"] for i in range(written or pairs)], "key": "k3", "value": "v3"}
-    with gzip.open(path, "wt", encoding="utf-8") as file:
-        file.write(json.dumps(record) + "\n")
-    return path
 
 
 @pytest.mark.parametrize("pairs", [140, 300])

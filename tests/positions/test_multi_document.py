@@ -1,5 +1,4 @@
 import gzip
-import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from rag_lab.positions.multi_document import DocumentItem, MultiDocumentTask, pa
 from rag_lab.prompting.templates import load_template
 from rag_lab.text.answer_matching import holds_answer
 from rag_lab.types import Chunk, Corpus, Document, GoldSpan, Question
+from tests.support.paper_files import write_paper_file
 
 TEXTS = {
     "gold": "The lighthouse of Saint-Étienne was built in 1905.",
@@ -108,15 +108,6 @@ def test_natural_questions_by_the_oracle_file(published_data: Path) -> None:
         assert len(item.distractors) == 19
         assert holds_answer(item.passage.text, item.answers)
         assert not any(holds_answer(f"{c.title} {c.text}", item.answers) for c in item.distractors)
-
-
-def write_paper_file(folder: Path, gold: tuple[int, ...] = (0,)) -> Path:
-    path = folder / "lost-in-the-middle" / "10_total_documents" / "nq-open-10_total_documents_gold_at_0.jsonl.gz"
-    path.parent.mkdir(parents=True)
-    passages = [{"title": f"T{i}", "text": f"text {i}", "isgold": i in gold} for i in range(10)]
-    with gzip.open(path, "wt", encoding="utf-8") as file:
-        file.write(json.dumps({"question": "who", "answers": ["text 0"], "ctxs": passages}) + "\n")
-    return path
 
 
 def test_the_papers_own_file_is_used_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
