@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rag_lab.answering.extractive import ExtractiveReader
-from rag_lab.citations.faithfulness import NoVerdict
 from rag_lab.citations.quotes import ground_quote
 from rag_lab.llm.prompt import Prompt
+from rag_lab.llm.structured import InvalidJSON
 from rag_lab.prompting.templates import assign_sources
 from rag_lab.retrieval.bm25 import ENGLISH_STOP_WORDS, analyze
 from rag_lab.types import Chunk
@@ -93,7 +93,7 @@ def check_prompt(question: str, passages: Sequence[Chunk]) -> Prompt:
 def model_check(llm: Any) -> AnswerCheck:
     """A check by a model that follows a JSON schema. Its quote must stand in the passage that it names.
 
-    The check raises NoVerdict where the model wrote no JSON.
+    The check raises InvalidJSON where the model wrote no JSON.
     """
 
     def check(question: str, passages: Sequence[Chunk]) -> tuple[Chunk, str] | None:
@@ -104,7 +104,7 @@ def model_check(llm: Any) -> AnswerCheck:
             if not isinstance(answered, bool) or not isinstance(quote, str):
                 raise TypeError("answered is to be true or false, and quote a text")
         except (ValueError, RecursionError, TypeError, KeyError) as error:
-            raise NoVerdict(f"{llm.name} gave no verdict but {written[:80]!r}; use a larger model.") from error
+            raise InvalidJSON(f"{llm.name} gave no verdict but {written[:80]!r}; use a larger model.") from error
         chunk = next((s.chunk for s in assign_sources(passages) if s.id == named), None)
         return (chunk, quote) if answered and chunk and ground_quote(quote, chunk.text) else None
 

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 from rag_lab.answering.pipeline import answer
 from rag_lab.chunking import SECTION_CHARS, chunk_corpus, chunk_headings
-from rag_lab.citations.faithfulness import NoVerdict
 from rag_lab.citations.quotes import ground_quote
 from rag_lab.evaluation.question_checks import (
     CHECK_TOKENS,
@@ -33,6 +32,7 @@ from rag_lab.llm import spending
 from rag_lab.llm.claude import ClaudeLLM
 from rag_lab.llm.local import LocalLLM
 from rag_lab.llm.prompt import Prompt
+from rag_lab.llm.structured import InvalidJSON
 from rag_lab.prompting.build import build_prompt
 from rag_lab.prompting.templates import assign_sources
 from rag_lab.retrieval.bm25 import BM25Index
@@ -180,7 +180,7 @@ def _answered(text: str, chunk: Chunk, retriever: Retriever, check: AnswerCheck,
             return "answered by the passage", found[1]
         if others and (found := check(text, others)):
             return "answered elsewhere", f"{found[0].id}: {found[1]}"
-    except NoVerdict as error:
+    except InvalidJSON as error:
         return "no verdict", str(error)
     return None
 

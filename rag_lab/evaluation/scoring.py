@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rag_lab.answering.trace import Answer
-from rag_lab.citations.faithfulness import Judgement, NoVerdict
+from rag_lab.citations.faithfulness import Judgement
 from rag_lab.llm.language_model import CallFailed
+from rag_lab.llm.structured import InvalidJSON
 from rag_lab.metrics import Interval, Outcome, wilson_interval
 from rag_lab.text.answer_matching import contains_answer
 from rag_lab.types import Question
@@ -43,11 +44,11 @@ def claimed(answer: Answer) -> str:
 
 
 def model_judge(check: Callable[[str, str], Judgement]) -> AnswerJudge:
-    """A judge that asks a model; ``check`` is ``EntailmentModel.judge`` or ``partial(faithfulness.judge, llm=llm)``.
+    """A judge that asks a model; ``check`` is ``partial(faithfulness.judge, llm=llm)``.
 
     The model is given the accepted answers as the source and is asked whether it supports the answer. Report its
     agreement with the deterministic judge (``compare_judges``) beside every score made with it. Raises what
-    ``check`` raises: NoVerdict where a language model gave no verdict.
+    ``check`` raises: InvalidJSON if a language model gave no verdict.
     """
 
     def judge(text: str, question: Question) -> bool:
@@ -74,7 +75,7 @@ class Agreement:
 def compare_judges(answers: Sequence[Answer], questions: Sequence[Question], judge: AnswerJudge) -> Agreement:
     """``judge`` beside the deterministic judge over the answered positives; ``answers[i]`` is to ``questions[i]``.
 
-    NoVerdict and CallFailed are counted, everything else is raised. ValueError for unequal lengths.
+    InvalidJSON and CallFailed are counted, everything else is raised. ValueError for unequal lengths.
     """
     if len(answers) != len(questions):
         raise ValueError(f"There are {len(answers)} answers to {len(questions)} questions; give one to each.")
@@ -86,7 +87,7 @@ def compare_judges(answers: Sequence[Answer], questions: Sequence[Question], jud
         text = claimed(answer)
         try:
             verdicts.append((is_correct(text, question), judge(text, question)))
-        except (NoVerdict, CallFailed):
+        except (InvalidJSON, CallFailed):
             failed += 1
     return agreement(verdicts, failed)
 

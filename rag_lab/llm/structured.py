@@ -51,14 +51,23 @@ def parse_json(text: str, model: type[M]) -> M:
 
 
 def json_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of ``model``, without the titles and the class docstring that pydantic adds."""
-    return _without_titles({key: v for key, v in model.model_json_schema().items() if key != "description"})
+    """The JSON schema of ``model``: fields and their descriptions, without titles, docstrings and references."""
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
 
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [plain(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if "$ref" in value:
+            return plain(definitions[value["$ref"].rsplit("/", 1)[-1]])
+        # A field that is named "title" has a schema, not a string.
+        found = {key: plain(item) for key, item in value.items() if key != "title" or isinstance(item, dict)}
+        if found.get("type") == "object":
+            found.pop("description", None)
+            found["additionalProperties"] = False
+        return {"type": found.pop("type"), **found} if "type" in found else found
 
-def _without_titles(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_without_titles(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    # A field that is named "title" has a schema, not a string.
-    return {k: _without_titles(v) for k, v in value.items() if not (k == "title" and isinstance(v, str))}
+    cleaned: dict[str, Any] = plain(schema)
+    return cleaned

@@ -1,35 +1,36 @@
-"""Rerankers: a second, slower look at the hits of a first search. Each is a ``callable(question, hits) -> hits``.
+"""Rerankers order the hits of a first search again, more slowly. Each is a ``callable(question, hits) -> hits``.
 
-A reranker returns the hits it was given, best first, with new scores and ranks; equal scores stand in the order in
-which they came. It reads ``chunk.contextual_text``, scores equal texts once, and asks no model about no hits.
+A reranker returns the same hits, best first, with new scores and ranks; ties keep the order of the first search. It
+reads ``chunk.contextual_text``, scores equal texts once, and calls no model if there are no hits.
 
-Offline, ``with_first_stage(max_sim(encoder))`` is the one that helps: measured in ``data/results/ladder.json`` and
-``ladder_codebases.json``. The query likelihood by SmolLM2 loses on the insurance corpus, and no difference was found
-elsewhere. MaxSim over token vectors read in their document (late) was tried too, did worse on the insurance corpus
-and the handbook than over chunks with their heading context, and is not here.
+Offline, ``with_first_stage(max_sim(encoder))`` helps: ``data/results/ladder.json`` and ``ladder_codebases.json`` have
+the measurements. Query likelihood by SmolLM2 loses on the insurance corpus and makes no difference elsewhere. MaxSim
+over late-chunked token vectors was worse on the insurance corpus and the handbook than over chunks with their heading
+context, so it is not offered.
 """
 
 import functools
-import json
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, WithJsonSchema, create_model
 
-from rag_lab.llm.local import LocalLLM
+from rag_lab.llm.language_model import LanguageModel, ScoringModel
 from rag_lab.llm.prompt import Block, Prompt, Turn
+from rag_lab.llm.structured import complete_json
 from rag_lab.models import hub
 from rag_lab.models.cpu_kernels import pack_linear_layers
 from rag_lab.models.encoder import Encoder, Kind, Vectors
 from rag_lab.retrieval.fusion import reciprocal_rank_fusion
-from rag_lab.types import Hit, Retriever
+from rag_lab.types import Chunk, Hit, Retriever
 
 Reranker = Callable[[str, Sequence[Hit]], list[Hit]]
 
 
 def rerank(retriever: Retriever, reranker: Reranker, depth: int = 50) -> Retriever:
-    """Ask ``retriever`` for ``depth`` hits, or k if more, and return the best k after ``reranker``."""
+    """Retrieve ``depth`` hits (or k, if that is more) and return the best k after ``reranker``."""
 
     def retrieve(question: str, k: int) -> list[Hit]:
         return reranker(question, retriever(question, max(k, depth)))[:k]
@@ -38,9 +39,9 @@ def rerank(retriever: Retriever, reranker: Reranker, depth: int = 50) -> Retriev
 
 
 def with_first_stage(reranker: Reranker, weight: float = 1.0) -> Reranker:
-    """The reranker's order fused with the order that the hits came in, by reciprocal rank (see ``search``).
+    """Fuse the reranker's order with that of the first search by reciprocal rank (``fusion``).
 
-    ``weight`` is the reranker's against 1 for the first search.
+    The reranker has ``weight``, the first search 1.
     """
 
     def fuse(question: str, hits: Sequence[Hit]) -> list[Hit]:
@@ -49,8 +50,8 @@ def with_first_stage(reranker: Reranker, weight: float = 1.0) -> Reranker:
     return fuse
 
 
-def query_likelihood(llm: LocalLLM, batch_size: int = 8) -> Reranker:
-    """By how likely ``llm`` finds the question after the passage: the mean log-probability in nats of its tokens.
+def query_likelihood(llm: ScoringModel, batch_size: int = 8) -> Reranker:
+    """Score by the likelihood of the question after the passage: the mean log-probability per token, in nats.
 
     Sachan et al. 2022, "Improving Passage Retrieval with Zero-Shot Question Generation", section 2.2 and its prompt.
     """
@@ -58,19 +59,19 @@ def query_likelihood(llm: LocalLLM, batch_size: int = 8) -> Reranker:
     def score(question: str, texts: list[str]) -> list[float]:
         length = llm.count_tokens(question)
         if not length:
-            raise ValueError("The question is empty: there is nothing to find the likelihood of.")
+            raise ValueError("The question is empty; ask something.")
         prompts = [Prompt.of(f"Passage: {text}\nPlease write a question based on this passage.") for text in texts]
         totals = llm.log_likelihoods(prompts, [question] * len(texts), batch_size)
         return [total / length for total in totals]
 
-    return _by_score(score)
+    return by_score(score)
 
 
 def max_sim(encoder: Encoder, keep: int = 10_000) -> Reranker:
-    """By late interaction: for each token of the question its highest cosine with a token of the passage, added up.
+    """Score by late interaction: the sum, over the question's tokens, of the highest cosine with a passage token.
 
     Khattab & Zaharia 2020, "ColBERT", section 3.3, on a model that was not trained for it; special tokens are left
-    out. The token vectors of the last ``keep`` texts are kept in memory (4 · d bytes a token).
+    out. The token vectors of the last ``keep`` texts stay in memory (4 · d bytes per token).
     """
 
     @functools.lru_cache(maxsize=keep)
@@ -80,19 +81,19 @@ def max_sim(encoder: Encoder, keep: int = 10_000) -> Reranker:
         return found / np.linalg.norm(found, axis=1, keepdims=True)
 
     def score(question: str, texts: list[str]) -> list[float]:
-        asked = vectors(question, "query")
+        query = vectors(question, "query")
         passages = [vectors(text, "passage") for text in texts]
-        return [float((asked @ passage.T).max(axis=1).sum()) if len(passage) else 0.0 for passage in passages]
+        return [float((query @ passage.T).max(axis=1).sum()) if len(passage) else 0.0 for passage in passages]
 
-    return _by_score(score)
+    return by_score(score)
 
 
 def cross_encoder(name: str, dtype: str | None = None, device: str | None = None, batch_size: int = 16) -> Reranker:
-    """By the one logit that a sequence classifier gives question and passage read together (ms-marco style).
+    """Score by the single logit of a sequence classifier that reads question and passage together (ms-marco style).
 
-    Nogueira & Cho 2019, "Passage Re-ranking with BERT". ``name`` is a hub id or path (see ``models.resolve``, whose
-    errors it raises); ``dtype`` and ``device`` as in ``Encoder.load``. A passage too long for the window loses its
-    end. ValueError for a model with other than one label, and for a question that leaves no room for a passage.
+    Nogueira & Cho 2019, "Passage Re-ranking with BERT". ``name`` is a hub id or path; ``dtype`` and ``device`` are as
+    in ``Encoder.load``. The end of a passage that is too long for the window is cut off. Raises what ``hub.resolve``
+    raises, and ValueError if the model does not have one label or the question leaves no room for a passage.
     """
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -104,14 +105,14 @@ def cross_encoder(name: str, dtype: str | None = None, device: str | None = None
     model = AutoModelForSequenceClassification.from_pretrained(source, dtype=getattr(torch, dtype))
     model = pack_linear_layers(model.to(device)).eval()
     if model.config.num_labels != 1:
-        raise ValueError(f"{name} has {model.config.num_labels} labels; a reranker gives one score a pair.")
+        raise ValueError(f"{name} has {model.config.num_labels} labels; a reranker gives one score per pair.")
     window = min(tokenizer.model_max_length, model.config.max_position_embeddings)
 
     def score(question: str, texts: list[str]) -> list[float]:
-        asked = len(tokenizer(question, add_special_tokens=False, verbose=False)["input_ids"])
-        asked += tokenizer.num_special_tokens_to_add(pair=True)
-        if asked >= window:
-            raise ValueError(f"The question has {asked} tokens; {name} reads {window}, passage included: shorten it.")
+        length = len(tokenizer(question, add_special_tokens=False, verbose=False)["input_ids"])
+        length += tokenizer.num_special_tokens_to_add(pair=True)
+        if length >= window:
+            raise ValueError(f"The question has {length} tokens; {name} reads {window} with the passage: shorten it.")
         scores: list[float] = []
         for start in range(0, len(texts), batch_size):
             batch = texts[start : start + batch_size]
@@ -127,26 +128,26 @@ def cross_encoder(name: str, dtype: str | None = None, device: str | None = None
                 scores += model(**pairs).logits[:, 0].float().tolist()
         return scores
 
-    return _by_score(score)
+    return by_score(score)
 
 
-def listwise(llm: Any) -> Reranker:
-    """In the order that a large model such as ``ClaudeLLM`` writes down, having read all passages at once.
+def listwise(llm: LanguageModel) -> Reranker:
+    """In the order that a large model such as ``ClaudeLLM`` writes after it has read all passages at once.
 
-    After Sun et al. 2023, "Is ChatGPT Good at Search?" (permutation generation), as structured output. Passages
-    that the answer leaves out follow in the order they came; one that it repeats counts where it stands first. The
-    score is 1 / rank. ValueError for an answer that is not such a list or names a passage that there is not.
+    After Sun et al. 2023, "Is ChatGPT Good at Search?" (permutation generation), as structured output. Passages that
+    the model leaves out follow in the order of the first search; of repeated ones the first counts. The score is
+    1 / rank. Raises InvalidJSON if the answer is not such a list or names an unknown passage.
     """
 
     def order(question: str, hits: Sequence[Hit]) -> list[Hit]:
         if len(hits) < 2:
             return [Hit(hit.chunk, 1.0, 1) for hit in hits]
         numbers = range(1, len(hits) + 1)
-        answer = llm.complete(
-            _listwise_prompt(question, hits), max_tokens=50 + 8 * len(hits), schema=_listwise_schema(numbers)
-        )
-        ranked = dict.fromkeys([*_listed(answer.text, numbers), *numbers])
-        return [Hit(hits[number - 1].chunk, 1 / rank, rank) for rank, number in enumerate(ranked, 1)]
+        number: Any = Annotated[int, Field(ge=1, le=len(hits)), WithJsonSchema({"enum": list(numbers)})]
+        ranking = create_model("Ranking", ranking=list[number])
+        answer: Any = complete_json(llm, _listwise_prompt(question, hits), ranking, max_tokens=50 + 8 * len(hits))
+        ranked = dict.fromkeys([*answer.ranking, *numbers])
+        return [Hit(hits[place - 1].chunk, 1 / rank, rank) for rank, place in enumerate(ranked, 1)]
 
     return order
 
@@ -164,32 +165,18 @@ def _listwise_prompt(question: str, hits: Sequence[Hit]) -> Prompt:
     return Prompt((Turn("user", (*passages, Block(ask))),))
 
 
-def _listwise_schema(numbers: range) -> dict[str, Any]:
-    ranking = {"type": "array", "items": {"enum": list(numbers)}}
-    return {"type": "object", "properties": {"ranking": ranking}, "required": ["ranking"]}
-
-
-def _listed(text: str, numbers: range) -> list[int]:
-    try:
-        listed = json.loads(text)["ranking"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f'the ranking is not {{"ranking": [numbers]}} but {text[:80]!r}: ask again.') from error
-    if not isinstance(listed, list):
-        raise ValueError(f"the ranking is {listed!r}, not a list of numbers: ask again.")
-    if unknown := [number for number in listed if type(number) is not int or number not in numbers]:
-        raise ValueError(f"the ranking names passage {unknown[0]!r}, but there are 1 to {numbers[-1]}: ask again.")
-    return listed
-
-
-def _by_score(score: Callable[[str, list[str]], Sequence[float]]) -> Reranker:
-    """Order hits by ``score`` of their texts, each different text scored once so that equal ones tie."""
+def by_score(
+    score: Callable[[str, list[str]], Sequence[float]],
+    text_of: Callable[[Chunk], str] = lambda chunk: chunk.contextual_text,
+) -> Reranker:
+    """A reranker by ``score(question, texts)``; each different text is scored once, so that equal texts tie."""
 
     def order(question: str, hits: Sequence[Hit]) -> list[Hit]:
-        texts = list(dict.fromkeys(hit.chunk.contextual_text for hit in hits))
+        texts = list(dict.fromkeys(text_of(hit.chunk) for hit in hits))
         scores = dict(zip(texts, score(question, texts), strict=True)) if texts else {}
         if not all(map(math.isfinite, scores.values())):
-            raise ValueError(f"the model gave a score that is NaN or infinite for {question[:80]!r}: try float32.")
-        ordered = sorted(hits, key=lambda hit: -scores[hit.chunk.contextual_text])
-        return [Hit(hit.chunk, scores[hit.chunk.contextual_text], rank) for rank, hit in enumerate(ordered, 1)]
+            raise ValueError(f"The model gave a score that is NaN or infinite for {question[:80]!r}: try float32.")
+        ordered = sorted(hits, key=lambda hit: -scores[text_of(hit.chunk)])
+        return [Hit(hit.chunk, scores[text_of(hit.chunk)], rank) for rank, hit in enumerate(ordered, 1)]
 
     return order

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_lab.answering.extractive import ExtractiveReader
-from rag_lab.citations.faithfulness import NoVerdict
 from rag_lab.evaluation.question_checks import copies, duplicate_of, model_check, sentence_check, speaks_of_passage
 from rag_lab.llm.prompt import Completion, Prompt, Usage
+from rag_lab.llm.structured import InvalidJSON
 from rag_lab.types import Chunk
 
 PASSAGE = "Full-time staff have 28 working days a year. From the fifth year of service it is 30."
@@ -101,7 +101,7 @@ def test_a_model_must_quote_what_answers() -> None:
     "text", ["", "yes", "[]", "{}", "null", "[" * 100_000, verdict("false", "S1", "x"), verdict(True, "S1", None)]
 )
 def test_no_json_is_no_verdict(text: str) -> None:
-    with pytest.raises(NoVerdict, match="stub gave no verdict"):
+    with pytest.raises(InvalidJSON, match="stub gave no verdict"):
         model_check(Stub(text))("?", CHUNKS)
 
 

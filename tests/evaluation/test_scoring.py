@@ -3,9 +3,10 @@
 import pytest
 
 from rag_lab import metrics
-from rag_lab.citations.faithfulness import Judgement, NoVerdict
+from rag_lab.citations.faithfulness import Judgement
 from rag_lab.evaluation.scoring import agreement, claimed, compare_judges, model_judge, outcome
 from rag_lab.llm.spending import OverBudget
+from rag_lab.llm.structured import InvalidJSON
 from rag_lab.types import Question
 from tests.support.answers import DAYS, NEGATIVE, POSITIVE, answer
 
@@ -38,7 +39,7 @@ def test_a_model_as_judge() -> None:
 
     def check(claim: str, source: str) -> Judgement:
         asked.append((claim, source))
-        return Judgement("supported" if "thirty" in claim else "contradicted")
+        return Judgement(reason="", verdict="supported" if "thirty" in claim else "contradicted")
 
     judge = model_judge(check)
     assert outcome(answer("thirty days", sources=[DAYS]), POSITIVE, judge) == "correct"
@@ -52,7 +53,7 @@ def test_a_model_as_judge() -> None:
 def test_judges_compared() -> None:
     def judge(text: str, question: Question) -> bool:
         if "?" in text:
-            raise NoVerdict("none")
+            raise InvalidJSON("none")
         return "right" in text
 
     texts = ["28 days right", "28 days right", "28 days", "30 days", "28 days?"]

@@ -33,7 +33,15 @@ def test_the_schema_has_fields_and_descriptions_but_no_titles() -> None:
             "pages": {"type": "array", "items": {"type": "integer"}, "default": []},
         },
         "required": ["title", "helps", "kind"],
+        "additionalProperties": False,
     }
+
+    class Pair(BaseModel):
+        """Not part of the request either."""
+
+        verdicts: list[Verdict]
+
+    assert json_schema(Pair)["properties"] == {"verdicts": {"type": "array", "items": json_schema(Verdict)}}
 
 
 @pytest.mark.parametrize("text", [GOOD, f"```json\n{GOOD}\n```", f"Here it is: {GOOD} I hope that {{it}} helps."])

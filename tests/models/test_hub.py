@@ -9,7 +9,6 @@ import pytest
 import torch
 from huggingface_hub.errors import RepositoryNotFoundError
 
-from rag_lab.citations.faithfulness import EntailmentModel
 from rag_lab.llm.local import LocalLLM
 from rag_lab.models import hub
 from rag_lab.models.encoder import Encoder
@@ -94,7 +93,7 @@ def test_offline_a_missing_model_says_how_to_go_on(kind: hub.ModelKind | None, w
 
 @pytest.mark.parametrize(
     ("load", "named"),
-    [(Encoder.load, ["minilm"]), (LocalLLM.load, ["smollm2"]), (cross_encoder, []), (EntailmentModel.load, [])],
+    [(Encoder.load, ["minilm"]), (LocalLLM.load, ["smollm2"]), (cross_encoder, [])],
 )
 def test_each_loader_suggests_what_it_can_load(load: Callable[[str], object], named: list[str]) -> None:
     for name in ("nobody/nothing", "./nothing"):

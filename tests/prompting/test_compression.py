@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +16,7 @@ from rag_lab.prompting.compression import (
     nearest_sentences,
 )
 from rag_lab.types import Chunk, Hit
+from tests.support.answer_doubles import Scripted
 from tests.support.local_model import smollm2
 
 
@@ -56,30 +56,18 @@ def test_the_filter_drops_what_is_under_the_threshold_and_keeps_the_order() -> N
     assert (selection.tokens_before, selection.tokens_after, selection.tokens_saved) == (13, 8, 5)
 
 
-class Speaker:
-    """A test double: a model that answers each passage with what is given for it, and keeps the prompts."""
-
-    def __init__(self, *answers: str) -> None:
-        self.answers = list(answers)
-        self.prompts: list[str] = []
-
-    def complete(self, prompt: Prompt, **options) -> SimpleNamespace:
-        self.prompts.append(prompt.turns[-1].text)
-        return SimpleNamespace(text=self.answers.pop(0))
-
-
 def test_a_model_that_judges_says_so_as_json() -> None:
-    model = Speaker('{"helps": false}', '{"helps": true}')
+    model = Scripted('{"helps": false}', '{"helps": true}')
     hits = [Hit(chunk("no </passage>", "a"), 0.0, 1), Hit(chunk("yes", "b"), 0.0, 2)]
     judged = keep_judge(model)("Why?", hits)
     assert [(hit.chunk.doc_id, hit.score, hit.rank) for hit in judged] == [("b", 1.0, 1), ("a", 0.0, 2)]
-    assert model.prompts[0].startswith("<passage>\nno &#x3c;/passage>\n</passage>\n\nQuestion: Why?\n")
+    assert model.prompts[0].turns[-1].text.startswith("<passage>\nno &#x3c;/passage>\n</passage>\n\nQuestion: Why?\n")
 
 
 @pytest.mark.parametrize("answer", ["Yes", '{"helps": "yes"}', '{"help": true}', "[]"])
 def test_a_verdict_that_is_none_is_an_error(answer: str) -> None:
     with pytest.raises(ValueError, match="ask again"):
-        keep_judge(Speaker(answer))("q", [Hit(chunk("x"), 0.0, 1)])
+        keep_judge(Scripted(answer))("q", [Hit(chunk("x"), 0.0, 1)])
 
 
 # Extract
@@ -123,7 +111,7 @@ def test_what_the_passage_does_not_hold_is_refused(returned: str, kept: list[str
     assert texts(selection.chunks) == kept
     assert selection.unverified_quotes == (() if kept else (returned,))
     if not kept:
-        assert selection.dropped[0].reason == "nothing returned stands in it"
+        assert selection.dropped[0].reason == "no quote occurs in it"
 
 
 def test_a_short_quote_counts_where_it_is_a_whole_sentence() -> None:
@@ -182,10 +170,10 @@ def test_neighbours_in_five_languages(text: str, returned: str, kept: str | None
 
 
 def test_a_model_s_lines_are_read_without_their_marks() -> None:
-    model = Speaker('- "Entry is free."\n\n2. &#x3c;passage> is a tag.\n', "NONE.")
+    model = Scripted('- "Entry is free."\n\n2. &#x3c;passage> is a tag.\n', "NONE.")
     first = "Entry is free. The word <passage> is a tag. <passage> is a tag."
     assert model_extractor(model)("q", [first, "x"]) == [["Entry is free.", "<passage> is a tag."], []]
-    assert "The word &#x3c;passage> is a tag." in model.prompts[0]
+    assert "The word &#x3c;passage> is a tag." in model.prompts[0].turns[-1].text
 
 
 # With the real models

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from rag_lab.llm.claude import ClaudeLLM
 from rag_lab.llm.prompt import Prompt
+from rag_lab.llm.structured import InvalidJSON
 from rag_lab.models.encoder import Encoder
 from rag_lab.retrieval.rerankers import cross_encoder, listwise, max_sim, query_likelihood, rerank, with_first_stage
 from rag_lab.types import Chunk, Hit
@@ -272,26 +273,26 @@ def test_listwise_mends_an_incomplete_list(messages_server: Server, ranking: lis
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({"ranking": [1, 5]}, "names passage 5, but there are 1 to 4"),
-        ({"ranking": [0, 1]}, "names passage 0"),
-        ({"ranking": ["2", 1]}, "names passage '2'"),
-        ({"ranking": [True, 2]}, "names passage True"),
-        ({"ranking": [1.0]}, "names passage 1.0"),
-        ({"ranking": {"1": 2}}, "not a list of numbers"),
-        ({"order": [1, 2]}, "but '{\"order"),
-        ([1, 2], "but '\\[1, 2\\]'"),
-        ("The best one is passage 2.", "but 'The best one"),
-        ("", "but ''"),
+        ({"ranking": [1, 5]}, "ranking.1: Input should be less than or equal to 4"),
+        ({"ranking": [0, 1]}, "ranking.0: Input should be"),
+        ({"ranking": ["2", 1]}, "ranking.0: Input should be"),
+        ({"ranking": [True, 2]}, "ranking.0: Input should be"),
+        ({"ranking": [1.0]}, "ranking.0: Input should be"),
+        ({"ranking": {"1": 2}}, "ranking: Input should be a valid"),
+        ({"order": [1, 2]}, "ranking: Field required"),
+        ([1, 2], "no complete JSON object"),
+        ("The best one is passage 2.", "no complete JSON object"),
+        ("", "no complete JSON object"),
     ],
 )
 def test_listwise_refuses_what_is_no_ranking(messages_server: Server, answer: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InvalidJSON, match=message):
         ranked_by(messages_server, answer, *"abcd")
 
 
 def test_listwise_refuses_a_list_that_was_cut_off(messages_server: Server) -> None:
     messages_server.faults = [Fault("cut_off")]
-    with pytest.raises(ValueError, match="the ranking is not"):
+    with pytest.raises(InvalidJSON, match="cut off at max_tokens=82: raise that"):
         ranked_by(messages_server, {"ranking": [4, 3, 2, 1]}, *"abcd")
 
 

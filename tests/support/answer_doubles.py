@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.prompt import Completion, Prompt, Stream, Usage
 from rag_lab.types import Chunk, Hit, Retriever
 
@@ -22,7 +23,10 @@ def retriever(*texts: str, scores: Sequence[float] = ()) -> Retriever:
 class Scripted:
     """Writes ``texts`` in turn; an exception among them is raised. A token is a word of the prompt."""
 
-    name = "scripted"
+    name = identity = "scripted"
+    dtype = ""
+    thinking_tokens = 0
+    paid = enforces_schema = needs_prefill = False
 
     def __init__(self, *texts: str | Exception, window: int = 2_000, stop_reason: str = "end_turn") -> None:
         self.texts = list(texts)
@@ -44,6 +48,16 @@ class Scripted:
         if isinstance(text, Exception):
             raise text
         return Completion(text, Usage(input_tokens=10, output_tokens=2, seconds=0.5), self.stop_reason)
+
+    def complete_many(self, prompts: Sequence[Prompt], max_tokens: int = 256) -> list[Completion | CallFailed]:
+        """A CallFailed among the texts is returned, as by a real model."""
+        return [self._outcome(prompt, max_tokens) for prompt in prompts]
+
+    def _outcome(self, prompt: Prompt, max_tokens: int) -> Completion | CallFailed:
+        try:
+            return self.complete(prompt, max_tokens)
+        except CallFailed as failure:
+            return failure
 
     def stream(self, prompt: Prompt, max_tokens: int = 256) -> Stream:
         """Three characters at a time; an exception after the text that stands before it."""
