@@ -13,7 +13,6 @@ from rag_lab.llm.prompt import Usage
 from rag_lab.metrics import Outcome, answer_scores
 from rag_lab.prompting.templates import assign_sources
 from rag_lab.prompting.token_budget import Dropped
-from rag_lab.sweeps import run
 from rag_lab.sweeps.config import NOT_EXTRACTIVE, parse_sweep
 from rag_lab.types import Chunk, Document, GoldSpan, Hit, Question
 
@@ -105,11 +104,11 @@ def check_file(attempt: str) -> str | None:
     runs = len(sweep.configurations)
     if runs != RUNS:
         return f"that is {runs} runs, not {RUNS}: in a grid, multiply the lengths of the lists"
-    indexes = len(run.groups(sweep, range(1, runs + 1)))
+    indexes = len({config.index for config in sweep.configurations})
     if indexes != INDEXES:
         return f"that makes {indexes} indexes, not {INDEXES}: chunking, context and encoder make one, k does not"
     idle = [key for key in sweep.swept if key.startswith(NOT_EXTRACTIVE) and key != "llm.model"]
-    if idle and any(c["llm.model"] == "extractive" for c in sweep.configurations):
+    if idle and any(config.extractive for config in sweep.configurations):
         return f"{', '.join(idle)} makes no difference to a reader that only quotes"
     return None
 

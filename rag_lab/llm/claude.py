@@ -36,7 +36,8 @@ class ClaudeLLM:
     recorded request is answered from disk at no cost, its ``usage`` being that of the first time. ``client`` is
     an ``anthropic.Anthropic``; without one it is made from ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. Models that
     can think are asked not to; one that always thinks gets ``effort`` and ``thinking_tokens`` on top of
-    ``max_tokens``. ``window`` (tokens) is for servers of your own. Raises ValueError for an unknown model.
+    ``max_tokens``. ``window`` (tokens) is for servers of your own. Without ``count_exactly``, prompts are counted by
+    an upper bound, without a call. Raises ValueError for an unknown model.
     """
 
     paid = enforces_schema = True
@@ -50,11 +51,13 @@ class ClaudeLLM:
         effort: str = "low",
         thinking_tokens: int = 1024,
         window: int | None = None,
+        count_exactly: bool = True,
     ) -> None:
         self.price = pricing.price(model)
         self.model = model
         self.window = window or self.price.window
         self.effort = effort
+        self.count_exactly = count_exactly
         self.thinking_tokens = thinking_tokens if self.price.thinking == "always" else 0
         if client is not None:
             self.client = client  # takes the place of the cached property
@@ -340,11 +343,12 @@ class ClaudeLLM:
     def count_prompt_tokens(self, prompt: Prompt) -> int:
         """Tokens of ``prompt`` by the API's counting endpoint, recorded; it is free.
 
-        In mode *offline*, and where the server has no such endpoint, ``costs.token_bound``: never too few.
+        In mode *offline*, without ``count_exactly``, and where the server has no such endpoint,
+        ``costs.token_bound``: never too few.
         """
         body = request(self.price, prompt, 1, 0.0, None, self.effort)
         bound = priced_call(body, pricing.token_bound).window - 1
-        if settings.mode() == "offline":
+        if settings.mode() == "offline" or not self.count_exactly:
             return bound
         identity = {"counted": True, **self.request_identity(body)}
         record = recordings.find(identity)

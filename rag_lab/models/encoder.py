@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,7 @@ class Encoder:
         dtype: str | None = None,
         device: str | None = None,
         allow_remote_code: bool = False,
-    ) -> "Encoder":
+    ) -> Self:
         """Load a model by short name, hub id or path (see ``models.resolve``).
 
         ``dtype``: ``"float32"``, ``"bfloat16"`` or None for what is quickest here (see ``models.best_dtype``).

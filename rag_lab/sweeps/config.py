@@ -1,24 +1,32 @@
-"""A sweep file's YAML with the line of every key, and errors that name it.
-
-The keys of a sweep file: what each may be, and its default.
-
-Sweep files: YAML to a list of configurations, every one of them checked before anything runs.
-"""
+"""Sweep files: YAML to a list of configurations, all checked before anything runs."""
 
 import contextlib
 import difflib
 import functools
 import inspect
 import itertools
-import json
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, Literal, Self
 
 import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
 
 from rag_lab import datasets, settings
 from rag_lab.chunking import CHUNKERS, chunk_chars
@@ -26,297 +34,177 @@ from rag_lab.documents import load_folder
 from rag_lab.llm.load import is_paid
 from rag_lab.models import hub
 from rag_lab.prompting.build import Message
-from rag_lab.prompting.injection import parse_mode
+from rag_lab.prompting.injection import Mode, parse_mode
 from rag_lab.prompting.templates import Template, load_template
-from rag_lab.types import Corpus, Document, Question
+from rag_lab.types import Document, Question
 
-TOP = ("sweep_mode", "corpus", "documents", "questions", "fixed", "sweep")
-MAPS = ("questions", "fixed", "sweep")  # maps in which become dotted keys
+DEPTH = 50  # hits of every retrieval: a smaller k takes the first of them, so configurations share one search
+MOST = 10_000  # configurations; each is held in memory, and a typo can ask for millions
 
-
-@dataclass(frozen=True)
-class Entry:
-    """A value and the line that its key stands in."""
-
-    value: Any
-    line: int
-
-
-class SweepFile:
-    """A sweep file that is being read: its name, for errors, and the folder that paths in it may be relative to."""
-
-    def __init__(self, name: str, folder: Path | None) -> None:
-        self.name = name
-        self.folder = folder
-
-    def refuse(self, line: int, problem: str, kind: type[Exception] = ValueError) -> NoReturn:
-        """Raise ``kind``, naming file and line."""
-        raise kind(f"{self.name}, line {line}: {problem}")
-
-    def unknown(self, line: int, key: str, known: Sequence[str]) -> NoReturn:
-        """Refuse a key that is none of ``known``, naming the nearest."""
-        near = difflib.get_close_matches(key, known, 1, 0.0)[0]
-        self.refuse(line, f"there is no key {key!r}; the nearest is {near!r}.")
-
-    @contextlib.contextmanager
-    def at(self, line: int, what: str) -> Iterator[None]:
-        """What goes wrong with a file or a name inside is refused with the line that names it."""
-        try:
-            yield
-        except UnicodeDecodeError as error:
-            self.refuse(line, f"{what}: it is not UTF-8 (byte {error.start}); save it as UTF-8.")
-        except (ValueError, OSError) as error:
-            kind = FileNotFoundError if isinstance(error, FileNotFoundError) else ValueError
-            self.refuse(line, f"{what}: {error}", kind)
-
-    def find(self, entry: Entry, what: str) -> Path:
-        """The path as it is, else beside the sweep file, else in ``data``."""
-        if not isinstance(entry.value, str):
-            self.refuse(entry.line, f"{what} is {entry.value!r}; give a path.")
-        with self.at(entry.line, what):  # a name may be too long for the system
-            for folder in filter(None, (Path(), self.folder, settings.DATA)):
-                if (path := folder / Path(entry.value).expanduser()).exists():
-                    return path
-        self.refuse(entry.line, f"{what}: there is no {entry.value!r}; check the path.", FileNotFoundError)
-
-
-def read_top(file: SweepFile, text: str) -> dict[str, Entry]:
-    """The values by key; those of ``MAPS`` are again entries, by dotted key. Refuses what is no such file."""
-    try:
-        return _entries(file, yaml.compose(text, Loader=yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        file.refuse(line, f"this is not YAML: {error.problem}.")
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        file.refuse(line, f"this is not YAML: the character U+{ord(text[error.position]):04X} is not allowed.")
-    except RecursionError:
-        file.refuse(1, "it is nested too deep, or a map holds itself by an alias.")
-
-
-def _entries(file: SweepFile, node: yaml.Node | None) -> dict[str, Entry]:
-    if not isinstance(node, yaml.MappingNode):
-        file.refuse(1, f"a sweep file is a map with the keys {', '.join(TOP)}.")
-    found: dict[str, Entry] = {}
-    for key, value, line in _pairs(file, node):
-        if key not in TOP:
-            file.unknown(line, key, TOP)
-        if key in MAPS and isinstance(value, yaml.MappingNode):
-            leaves: dict[str, Entry] = {}
-            for name, entry in _leaves(file, value, ""):
-                if name in leaves:  # once dotted, once as a map in a map
-                    file.refuse(entry.line, f"{name} stands in line {leaves[name].line} too: leave one out.")
-                leaves[name] = entry
-            found[key] = Entry(leaves, line)
-        else:
-            found[key] = Entry(_value(file, value), line)
-    return found
-
-
-def _pairs(file: SweepFile, node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, int]]:
-    seen: dict[str, int] = {}
-    for key_node, value in node.value:
-        if not isinstance(key_node, yaml.ScalarNode):
-            file.refuse(key_node.start_mark.line + 1, "a key is a list or a map here; give a name.")
-        key, line = str(key_node.value), key_node.start_mark.line + 1
-        if key in seen:
-            file.refuse(line, f"{key} stands in line {seen[key]} too: leave one out.")
-        seen[key] = line
-        yield key, value, line
-
-
-def _leaves(file: SweepFile, node: yaml.MappingNode, before: str) -> Iterator[tuple[str, Entry]]:
-    for key, value, line in _pairs(file, node):
-        if isinstance(value, yaml.MappingNode):
-            yield from _leaves(file, value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", Entry(_value(file, value), line)
-
-
-def _value(file: SweepFile, node: yaml.Node) -> Any:
-    try:
-        return yaml.SafeLoader("").construct_document(node)
-    # PyYAML's own, and what Python raises inside it for the 13th month, "!!bool maybe" or "!!timestamp x".
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError) as error:
-        problem = getattr(error, "problem", None) or error
-        file.refuse(
-            node.start_mark.line + 1, f"this value cannot be read ({problem}); put it in quotes if it is text."
-        )
-
-
-Configuration = dict[str, Any]
-Read = Callable[[Any], Any]
-
-DEPTH = 50  # hits that every retrieval asks for: a shorter list is its beginning, so configurations share one
-
-# Keys that name a model, and the values of each that name none.
-MODELS = {
+# Settings that name a model, and those of their values that name none.
+MODELS: dict[str, tuple[str, ...]] = {
     "embedding.model": (),
     "context.model": (),
     "retrieval.rerank": ("none", "max_sim", "query_likelihood"),
     "llm.model": ("extractive",),
 }
 
-# What makes no difference to llm.model extractive, which has no prompt and only quotes.
+# Settings that make no difference to llm.model extractive, which has no prompt and only quotes.
 NOT_EXTRACTIVE = ("prompt.", "dialog_history", "clean_context_instructions", "llm.", "retrieval.threshold")
 
-
-@dataclass(frozen=True)
-class Key:
-    """``read`` gives the value as a configuration holds it; its ValueError says what the value may be."""
-
-    default: Any
-    read: Read
+_GROUPS = ("embedding", "chunking", "context", "retrieval", "extractive", "prompt", "llm")
 
 
-def whole(least: int, most: float = math.inf) -> Read:
-    """Reads a whole number in [least, most]."""
-
-    def read(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ValueError(f"a whole number from {least}" + (f" to {most:g}" if most < math.inf else ""))
-        return value
-
-    return read
+def _dotted(name: str) -> str:
+    group, _, rest = name.partition("_")
+    return f"{group}.{rest}" if group in _GROUPS else name
 
 
-def _size(value: Any) -> int | None:
-    try:
-        return None if value is None else whole(1)(value)
-    except ValueError as error:
-        raise ValueError(f"{error}, or null for one unit a chunk") from error
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 2:
-        raise ValueError("a number from 0 to 2")
-    return float(value)
-
-
-def _score(value: Any) -> float | None:
-    if value is not None and (
-        isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)
-    ):
-        raise ValueError("a score, or null for none")
-    return None if value is None else float(value)
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
+def _text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("it should be a name or path")
     return value
 
 
-def _local(value: Any) -> str:
-    if is_paid(_text(value)):
-        raise ValueError("minilm, or the hub id or path of an embedding model")
+def _unpaid(value: str) -> str:
+    if is_paid(value):
+        raise ValueError("it should be a local model: a short name, a hub id or a path")
     return value
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("a name or path")
+def _strategy(value: str) -> str:
+    if value not in CHUNKERS:
+        raise ValueError(f"it should be one of {', '.join(CHUNKERS)}")
     return value
 
 
-def _one_of(*names: str) -> Read:
-    def read(value: Any) -> str:
-        value = "none" if "none" in names and value in (None, False) else value
-        if value not in names:
-            raise ValueError(f"one of {', '.join(names)}")
-        return value
-
-    return read
+def _mode(value: Any) -> Any:
+    return parse_mode(value) if isinstance(value, bool) else value
 
 
-def _rerank(value: Any) -> str:
-    if value in (None, False):
-        return "none"
-    if not isinstance(value, str) or is_paid(value):
-        raise ValueError("none, max_sim, query_likelihood, or the hub id or path of a cross-encoder")
-    return value
+def _none(value: Any) -> Any:
+    return "none" if value is None or value is False else value
 
 
-def _clean(value: Any) -> str:
-    try:
-        return parse_mode(value)
-    except (ValueError, TypeError) as error:
-        raise ValueError("off, flag or strip (false is off, true is strip)") from error
+Name = Annotated[str, AfterValidator(_text)]
+LocalName = Annotated[Name, AfterValidator(_unpaid)]
 
 
-# chunk_size is in the strategy's own unit: words for by_words, tokens for by_tokens, characters for all others. So is
-# overlap for raw (characters), by_words and by_tokens; for the others it is in words.
-KEYS = {
-    "embedding.model": Key("minilm", _local),
-    "embedding.late": Key(False, _flag),
-    "chunking.strategy": Key("by_paragraphs", _one_of(*CHUNKERS)),
-    "chunking.chunk_size": Key(None, _size),
-    "chunking.overlap": Key(0, whole(0)),
-    "context.method": Key("none", _one_of("none", "headings", "llm")),
-    "context.model": Key("smollm2", _text),
-    "retrieval.method": Key("dense", _one_of("dense", "bm25", "hybrid")),
-    "retrieval.top_k": Key(5, whole(1, DEPTH)),
-    "retrieval.rerank": Key("none", _rerank),
-    "retrieval.threshold": Key(None, _score),  # the gate of language models, on the first hit's score
-    "extractive.threshold": Key(None, _score),  # of llm.model extractive, on the best sentence's cosine
-    "prompt.system_prompt_path": Key("prompts/strong.txt", _text),
-    "prompt.order": Key("ranked", _one_of("ranked", "long_context")),
-    "clean_context_instructions": Key("off", _clean),
-    "dialog_history": Key(0, whole(0)),
-    "dialog_history_path": Key("dialogs/unrelated.jsonl", _text),
-    "llm.model": Key("extractive", _text),
-    "llm.temperature": Key(0.0, _number),
-    "llm.max_tokens": Key(128, whole(1)),
-}
+class SweepConfig(BaseModel):
+    """The settings of one run. In files and rows each field has its dotted key, such as ``llm.model``.
 
-
-def context_unread(settings: Configuration) -> bool:
-    """Whether a chunk's context is there, but nobody reads it.
-
-    Late vectors are those of the document itself, and a prompt quotes the chunk alone: BM25 and rerankers are left.
+    ``chunking_chunk_size`` is in the unit of the strategy: words for by_words, tokens for by_tokens, else characters;
+    None is one unit per chunk. ``chunking_overlap`` is in the unit of raw, by_words and by_tokens, else in words.
+    ``retrieval_threshold`` is the abstention threshold of language models, on the score of the first hit;
+    ``extractive_threshold`` is that of the extractive reader, on the cosine of the best sentence.
     """
-    elsewhere = settings["retrieval.method"] != "dense" or settings["retrieval.rerank"] != "none"
-    return settings["context.method"] != "none" and settings["embedding.late"] and not elsewhere
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", alias_generator=_dotted)
+
+    embedding_model: LocalName = "minilm"
+    embedding_late: bool = False
+    chunking_strategy: Annotated[str, AfterValidator(_strategy)] = "by_paragraphs"
+    chunking_chunk_size: PositiveInt | None = Field(
+        default_factory=lambda data: inspect.signature(CHUNKERS[data["chunking_strategy"]]).parameters["size"].default
+    )
+    chunking_overlap: NonNegativeInt = 0
+    context_method: Annotated[Literal["none", "headings", "llm"], BeforeValidator(_none)] = "none"
+    context_model: Name = "smollm2"
+    retrieval_method: Literal["dense", "bm25", "hybrid"] = "dense"
+    retrieval_top_k: Annotated[int, Field(ge=1, le=DEPTH)] = 5
+    retrieval_rerank: Annotated[LocalName, BeforeValidator(_none)] = "none"
+    retrieval_threshold: FiniteFloat | None = None
+    extractive_threshold: FiniteFloat | None = None
+    prompt_system_prompt_path: Name = "prompts/strong.txt"
+    prompt_order: Literal["ranked", "long_context"] = "ranked"
+    clean_context_instructions: Annotated[Mode, BeforeValidator(_mode)] = "off"
+    dialog_history: NonNegativeInt = 0
+    dialog_history_path: Name = "dialogs/unrelated.jsonl"
+    llm_model: Name = "extractive"
+    llm_temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    llm_max_tokens: PositiveInt = 128
+
+    @model_validator(mode="after")
+    def _overlap_fits(self) -> Self:
+        try:  # the rules are the same for every strategy
+            chunk_chars(Document("", ""), self.chunking_chunk_size, self.chunking_overlap)
+        except ValueError as error:
+            keys = f"chunking.chunk_size and chunking.overlap under {self.chunking_strategy}"
+            raise ValueError(f"{keys}: {error}") from error
+        return self
+
+    def settings(self) -> dict[str, Any]:
+        """All settings by dotted key."""
+        return self.model_dump(by_alias=True)
+
+    @property
+    def index(self) -> tuple[Any, ...]:
+        """The settings that decide chunks and vectors: equal tuples share an index."""
+        return tuple(getattr(self, name) for name in _INDEX_FIELDS)
+
+    @property
+    def extractive(self) -> bool:
+        """Whether sentences are quoted and no language model answers."""
+        return self.llm_model == "extractive"
+
+    @property
+    def context_unread(self) -> bool:
+        """Whether chunks have a context that nothing reads.
+
+        Late chunking embeds the document itself, and a prompt quotes only the chunk: BM25 and rerankers are left.
+        """
+        read = self.retrieval_method != "dense" or self.retrieval_rerank != "none"
+        return self.context_method != "none" and self.embedding_late and not read
+
+    @property
+    def pays_for_context(self) -> bool:
+        """Whether a paid model writes the context of the chunks."""
+        return self.context_method == "llm" and is_paid(self.context_model)
 
 
-def default_size(strategy: str) -> int | None:
-    """The strategy's own chunk size."""
-    return inspect.signature(CHUNKERS[strategy]).parameters["size"].default
+KEYS = {_dotted(name): name for name in SweepConfig.model_fields}  # dotted key to field
+DEFAULT = SweepConfig()
+_INDEX_FIELDS = [name for name in SweepConfig.model_fields if name.startswith(("embedding", "chunking", "context"))]
 
 
-def read_history(path: Path) -> tuple[Message, ...]:
-    """Messages, oldest first: JSON lines with ``role`` (user or assistant) and ``text``. ValueError for others."""
-    messages = []
-    # not splitlines, which parts a line at U+2028 too
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            message = (record["role"], record["text"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f'{path}, line {number} is not {{"role": …, "text": …}}.') from error
-        if message[0] not in ("user", "assistant") or not isinstance(message[1], str):
-            raise ValueError(f"{path}, line {number}: the role {message[0]!r} is neither user nor assistant.")
-        messages.append(message)
-    return tuple(messages)
+class _Questions(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    path: str | None = None
+    sample: PositiveInt | None = None
+    seed: NonNegativeInt = 0
 
 
-QUESTIONS = ("path", "sample", "seed")
-MOST = 10_000  # configurations: each is held in memory and hashed with all documents; a typo can ask for millions
+def _corpora(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _questions(value: Any) -> Any:
+    return {"path": value} if isinstance(value, str) else value
+
+
+class _SweepFile(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    sweep_mode: Literal["grid", "zip"] = "grid"
+    corpus: Annotated[list[str], Field(min_length=1), BeforeValidator(_corpora)] = ["handbook"]
+    documents: str | None = None
+    questions: Annotated[_Questions, BeforeValidator(_questions)] = _Questions()
+    fixed: dict[str, Any] = {}
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Configurations (flat, every key of ``KEYS`` filled in), and all that they are run on.
+    """Configurations and the data that they run on.
 
-    ``swept`` names the keys with more than one value; ``templates`` and ``histories`` hold what the files that the
-    configurations name were when the sweep was loaded.
+    ``swept`` names the keys with more than one value. ``templates`` and ``histories`` hold the content of the files
+    that the configurations name, by path, as it was when the sweep was loaded.
     """
 
     name: str
-    mode: str
-    configurations: tuple[Configuration, ...]
+    mode: Literal["grid", "zip"]
+    configurations: tuple[SweepConfig, ...]
     swept: tuple[str, ...]
     documents: tuple[Document, ...]
     questions: tuple[Question, ...]
@@ -325,96 +213,154 @@ class Sweep:
 
 
 def load_sweep(path: str | Path) -> Sweep:
-    """The sweep in a YAML file; see ``parse_sweep``. FileNotFoundError where there is no such file."""
+    """The sweep in a YAML file; see ``parse_sweep``. Raises FileNotFoundError if there is no such file."""
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"There is no sweep file {str(path)!r}; examples are in data/sweeps.")
-    file, data = SweepFile(path.name, path.parent), path.read_bytes()
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        file.refuse(data.count(b"\n", 0, error.start) + 1, "this is not UTF-8; save the file as UTF-8.")
-    return _parsed(file, text, path.stem)
+    with _naming(path.name):
+        text = path.read_text(encoding="utf-8-sig")
+    return _parsed(path.name, text, path.stem, path.parent)
 
 
 def parse_sweep(text: str, name: str = "sweep", folder: Path | None = None) -> Sweep:
     """The sweep that YAML text describes.
 
-    ``sweep_mode`` is ``grid`` (all values against all) or ``zip`` (the first values together, then the second ones).
-    ``fixed`` and ``sweep`` hold the keys of ``sweep_keys.KEYS``, dotted or as maps in maps, in ``sweep`` each with a
-    list. ``corpus`` is a built-in one (default: handbook) or a list of them, searched together; or ``documents`` is a
-    folder and ``questions`` a file of JSON lines. ``questions: {path, sample, seed}`` takes ``sample`` of them, in
-    the share of those that have no answer. Paths are looked for as they are, then in ``folder``, then in ``data``.
-    A grid has at most ``MOST`` configurations, and a context must be read in one of them: ``context_unread``.
+    ``sweep_mode`` is ``grid`` (every value with every other) or ``zip`` (the first value of every list together, then
+    the second ones). ``fixed`` and ``sweep`` hold the keys of ``KEYS``, dotted or as nested maps; in ``sweep`` each
+    has a list. ``corpus`` is a built-in corpus (default: handbook) or a list of them, searched together. Instead,
+    ``documents`` can name a folder and ``questions`` a JSON Lines file. ``questions: {path, sample, seed}`` draws
+    ``sample`` of them and keeps the share of those without an answer. Paths are looked up as they are, then in
+    ``folder``, then in ``data``. A grid has at most ``MOST`` configurations.
 
-    Raises ValueError, or FileNotFoundError for a file, folder or model that is not there. The sentence names the
-    line, and for an unknown key the nearest that there is.
+    Raises ValueError, or FileNotFoundError for a missing file, folder or model. The message is one sentence with the
+    name of the file, the key and its value; for an unknown key it names the nearest known one.
     """
-    return _parsed(SweepFile(name if folder is None else f"{name}.yaml", folder), text, name)
+    return _parsed(name if folder is None else f"{name}.yaml", text, name, folder)
 
 
-def _parsed(file: SweepFile, text: str, name: str) -> Sweep:
-    top = read_top(file, text)
-    mode = top.get("sweep_mode", Entry("grid", 1))
-    if mode.value not in ("grid", "zip"):
-        file.refuse(mode.line, f"sweep_mode is {mode.value!r}; it is grid or zip.")
-    fixed = {key: Entry(_checked(file, key, e), e.line) for key, e in _settings(file, top, "fixed").items()}
-    lists: dict[str, Entry] = {}
-    for key, entry in _settings(file, top, "sweep").items():
-        if key in fixed:
-            file.refuse(entry.line, f"{key} is fixed in line {fixed[key].line} and swept here: choose one.")
-        if not isinstance(entry.value, list) or not entry.value:
-            file.refuse(entry.line, f"{key} is {entry.value!r}; in sweep, give a list of values: [{entry.value}].")
-        lists[key] = Entry([_checked(file, key, Entry(v, entry.line)) for v in entry.value], entry.line)
-    lines = {key: entry.line for key, entry in (fixed | lists).items()}
-    configurations = [
-        _completed(file, {key: entry.value for key, entry in fixed.items()} | values, lines)
-        for values in _combined(file, mode, lists)
-    ]
-    runs: dict[str, int] = {}
-    for number, configuration in enumerate(configurations, 1):
-        if (first := runs.setdefault(repr(configuration), number)) != number:
-            file.refuse(max(lines.values(), default=1), f"runs {first} and {number} are the same: leave one out.")
-    contextual = [configuration for configuration in configurations if configuration["context.method"] != "none"]
-    if contextual and all(map(context_unread, contextual)):
-        file.refuse(
-            lines["context.method"],
-            f"context.method is {contextual[0]['context.method']!r}, which no run reads: embedding.late embeds the "
-            "document itself, and there is neither BM25 nor a reranker. Leave context.method out, or set "
-            "embedding.late: false or retrieval.method: hybrid.",
+def _parsed(file_name: str, text: str, name: str, folder: Path | None) -> Sweep:
+    with _naming(file_name):
+        file = _read(text)
+        if both := sorted(file.fixed.keys() & file.sweep.keys()):
+            raise ValueError(f"{both[0]} is under fixed and under sweep: choose one.")
+        given = [file.fixed | values for values in _combined(file)]
+        configurations = tuple(SweepConfig.model_validate(values) for values in given)
+        _check_together(configurations)
+        documents, questions = _data(file, folder)
+        return Sweep(
+            name,
+            file.sweep_mode,
+            configurations,
+            tuple(key for key in file.sweep if len({getattr(c, KEYS[key]) for c in configurations}) > 1),
+            documents,
+            _sample(questions, file.questions),
+            _templates(configurations, folder),
+            _histories(configurations, folder),
         )
-    corpus = _corpus(file, top)
-    return Sweep(
-        name,
-        mode.value,
-        tuple(configurations),
-        tuple(key for key in lists if len({repr(c[key]) for c in configurations}) > 1),
-        corpus.documents,
-        corpus.questions,
-        _templates(file, configurations, lines),
-        _histories(file, configurations, lines),
-    )
 
 
-def _settings(file: SweepFile, top: Mapping[str, Entry], part: str) -> dict[str, Entry]:
-    given = top.get(part, Entry({}, 1))
-    if not isinstance(given.value, dict):
-        file.refuse(given.line, f"{part} is {given.value!r}; give keys with their values, one a line.")
-    for key, entry in given.value.items():
-        if key not in KEYS:
-            file.unknown(entry.line, key, list(KEYS))
-    return given.value
-
-
-def _checked(file: SweepFile, key: str, entry: Entry) -> Any:
+@contextlib.contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Put ``what`` (a file, a key) before the message of any error inside, in one sentence."""
     try:
-        value = KEYS[key].read(entry.value)
-    except ValueError as error:
-        file.refuse(entry.line, f"{key} is {entry.value!r}; it is {error}.")
-    if key in MODELS and isinstance(value, str):
-        with file.at(entry.line, key):
-            _find_model(key, value)
-    return value
+        yield
+    except ValidationError as error:
+        raise ValueError(f"{what}: {_problem(error.errors()[0])}.") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{what}: it is not UTF-8 (byte {error.start}); save it as UTF-8.") from error
+    except RecursionError as error:
+        raise ValueError(f"{what}: it is nested too deeply, or a map contains itself by an alias.") from error
+    except (ValueError, OSError) as error:
+        kind = FileNotFoundError if isinstance(error, FileNotFoundError) else ValueError
+        raise kind(f"{what}: {error}") from error
+
+
+def _problem(error: ErrorDetails) -> str:
+    key = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        known = [*KEYS, *_SweepFile.model_fields, *(f"questions.{k}" for k in _Questions.model_fields)]
+        return f"there is no key {key!r}; the nearest is {difflib.get_close_matches(key, known, 1, 0.0)[0]!r}"
+    message = error["msg"].removeprefix("Value error, ").removesuffix(".").replace("Input should", "it should")
+    return f"{key} is {error['input']!r}; {message}" if key else message
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses repeated keys, and names the line of a value that cannot be read (the 13th month, say)."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        counts = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        for key, count in counts.items():
+            if count > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"{key} is given twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError) as error:
+            problem = f"a value cannot be read ({error}); put it in quotes if it is text"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
+
+
+def _read(text: str) -> _SweepFile:
+    try:
+        top = yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ValueError(f"this cannot be read as YAML: {line}{error.problem}.") from error
+    except yaml.YAMLError as error:  # a character that YAML does not allow
+        raise ValueError(f"this cannot be read as YAML: {' '.join(str(error).split())}.") from error
+    if not isinstance(top, dict):
+        raise ValueError(f"a sweep file is a map with the keys {', '.join(_SweepFile.model_fields)}.")
+    for part in ("fixed", "sweep"):
+        if isinstance(top.get(part), dict):
+            top[part] = dict(_leaves(top[part], "", set()))
+    return _SweepFile.model_validate(top)
+
+
+def _leaves(values: Mapping[Any, Any], prefix: str, seen: set[str]) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{name}.", seen)
+        elif name in seen:  # once dotted, once in a nested map
+            raise ValueError(f"{name} is given twice: leave one out.")
+        else:
+            seen.add(name)
+            yield name, value
+
+
+def _combined(file: _SweepFile) -> list[dict[str, Any]]:
+    columns = list(file.sweep.values())
+    counts = ", ".join(f"{key} {len(values)}" for key, values in file.sweep.items())
+    if file.sweep_mode == "grid":
+        if (count := math.prod(map(len, columns))) > MOST:
+            raise ValueError(
+                f"the grid has {count:,} configurations ({counts}), and {MOST:,} is the most: take values out, or "
+                "use sweep_mode: zip."
+            )
+        return [dict(zip(file.sweep, values, strict=True)) for values in itertools.product(*columns)]
+    if len({len(column) for column in columns}) > 1:
+        raise ValueError(f"zip needs lists of one length; the numbers of values are: {counts}.")
+    return [dict(zip(file.sweep, values, strict=True)) for values in zip(*columns, strict=True)] or [{}]
+
+
+def _check_together(configurations: Sequence[SweepConfig]) -> None:
+    first: dict[SweepConfig, int] = {}
+    for number, configuration in enumerate(configurations, 1):
+        if first.setdefault(configuration, number) != number:
+            raise ValueError(f"runs {first[configuration]} and {number} are the same: leave one out.")
+    contextual = [c for c in configurations if c.context_method != "none"]
+    if contextual and all(c.context_unread for c in contextual):
+        raise ValueError(
+            f"context.method is {contextual[0].context_method!r}, which no run reads: embedding.late embeds the "
+            "document itself, and there is neither BM25 nor a reranker. Leave context.method out, or set "
+            "embedding.late: false or retrieval.method: hybrid."
+        )
+    for key in MODELS:
+        for name in dict.fromkeys(getattr(c, KEYS[key]) for c in configurations):
+            with _naming(key):
+                _find_model(key, name)
 
 
 @functools.cache
@@ -422,120 +368,90 @@ def _find_model(key: str, name: str) -> None:
     if is_paid(name):
         from rag_lab.llm import pricing
 
-        pricing.price(name)  # raises for a model without a price
+        pricing.price(name)  # raises ValueError for a model without a price
     elif name not in MODELS[key]:
         kinds: dict[str, hub.ModelKind] = {"embedding.model": "encoder", "retrieval.rerank": "classifier"}
         hub.resolve(name, kinds.get(key, "language model"))
 
 
-def _combined(file: SweepFile, mode: Entry, lists: Mapping[str, Entry]) -> list[Configuration]:
-    columns = [entry.value for entry in lists.values()]
-    if mode.value == "grid":
-        if (count := math.prod(map(len, columns))) > MOST:
-            sizes = " × ".join(f"{key} {len(entry.value)}" for key, entry in lists.items())
-            longest = max(lists, key=lambda key: len(lists[key].value))
-            file.refuse(
-                lists[longest].line,
-                f"the grid has {count:,} configurations ({sizes}), and {MOST:,} is the most: take values out, or set "
-                "them side by side with sweep_mode: zip.",
-            )
-        return [dict(zip(lists, values, strict=True)) for values in itertools.product(*columns)]
-    if len({len(column) for column in columns}) > 1:
-        counts = ", ".join(f"{key} (line {entry.line}) {len(entry.value)}" for key, entry in lists.items())
-        last = max(entry.line for entry in lists.values())
-        file.refuse(last, f"zip needs lists of one length; the values are: {counts}.")
-    return [dict(zip(lists, values, strict=True)) for values in zip(*columns, strict=True)] or [{}]
+def _find(path: str, folder: Path | None) -> Path:
+    for parent in filter(None, (Path(), folder, settings.DATA)):
+        if (found := parent / Path(path).expanduser()).exists():
+            return found
+    raise FileNotFoundError(f"there is no {path!r}; check the path.")
 
 
-def _completed(file: SweepFile, given: Configuration, lines: Mapping[str, int]) -> Configuration:
-    """With defaults for what is not given, and what only makes sense together checked."""
-    strategy = given.get("chunking.strategy", KEYS["chunking.strategy"].default)
-    defaults = {key: setting.default for key, setting in KEYS.items()}
-    defaults["chunking.chunk_size"] = default_size(strategy)
-    full = {key: given.get(key, default) for key, default in defaults.items()}
-    try:  # the rules are the same for every strategy
-        chunk_chars(Document("", ""), full["chunking.chunk_size"], full["chunking.overlap"])
-    except ValueError as error:
-        line = lines.get("chunking.overlap", lines.get("chunking.chunk_size", 1))
-        file.refuse(line, f"chunking.chunk_size and chunking.overlap under {strategy}: {error}")
-    return full
-
-
-def _corpus(file: SweepFile, top: Mapping[str, Entry]) -> Corpus:
-    given = top.get("questions", Entry({}, 1))
-    parts = given.value if isinstance(given.value, dict) else {"path": given}
-    for key, entry in parts.items():
-        if key not in QUESTIONS:
-            file.unknown(entry.line, key, QUESTIONS)
-    if "documents" in top:
-        if "corpus" in top or "path" not in parts:
-            file.refuse(top["documents"].line, "documents of your own need questions: FILE.jsonl, and no corpus.")
-        folder = file.find(top["documents"], "documents")
-        with file.at(top["documents"].line, "documents"):
-            documents = tuple(load_folder(folder))
-        path = file.find(parts["path"], "questions")
-        with file.at(parts["path"].line, "questions"):
-            questions = datasets.load_questions(path, documents)
+def _data(file: _SweepFile, folder: Path | None) -> tuple[tuple[Document, ...], tuple[Question, ...]]:
+    own = "give documents: FOLDER and questions: FILE.jsonl, and no corpus, or leave both out"
+    if (file.documents is None) != (file.questions.path is None) or (
+        file.documents and "corpus" in file.model_fields_set
+    ):
+        raise ValueError(f"for documents of your own, {own}.")
+    if file.documents is not None and file.questions.path is not None:
+        with _naming("documents"):
+            documents = tuple(load_folder(_find(file.documents, folder)))
+        with _naming("questions"):
+            questions = tuple(datasets.load_questions(_find(file.questions.path, folder), documents))
     else:
-        if "path" in parts:
-            file.refuse(parts["path"].line, "questions of your own need documents: FOLDER.")
-        named = top.get("corpus", Entry("handbook", 1))
-        names = named.value if isinstance(named.value, list) else [named.value]
-        if not names or not all(isinstance(name, str) for name in names):
-            file.refuse(named.line, f"corpus is {named.value!r}; give a name, or a list of names.")
-        with file.at(named.line, "corpus"):
-            corpora = [datasets.load_corpus(name) for name in dict.fromkeys(names)]
+        with _naming("corpus"):
+            corpora = [datasets.load_corpus(name) for name in dict.fromkeys(file.corpus)]
         documents = tuple(document for corpus in corpora for document in corpus.documents)
         questions = tuple(question for corpus in corpora for question in corpus.questions)
     if not questions:
-        file.refuse(given.line, "there are no questions.")
-    return Corpus(file.name, documents, _sample(file, questions, parts))
+        raise ValueError("questions: there are none; write one per line.")
+    return documents, questions
 
 
-def _sample(file: SweepFile, questions: Sequence[Question], parts: Mapping[str, Entry]) -> tuple[Question, ...]:
-    at_least_one = whole(1, len(questions))
-    counts: dict[str, Callable[[Any], Any]] = {"sample": at_least_one, "seed": whole(0)}
-    numbers = {"sample": len(questions), "seed": 0}
-    for key, entry in parts.items():
-        if key != "path":
-            try:
-                numbers[key] = counts[key](entry.value)
-            except ValueError as error:
-                file.refuse(entry.line, f"questions.{key} is {entry.value!r}; it is {error}.")
-    if numbers["sample"] == len(questions):
-        return tuple(questions)
+def _sample(questions: tuple[Question, ...], options: _Questions) -> tuple[Question, ...]:
+    n = len(questions) if options.sample is None else options.sample
+    if n > len(questions):
+        raise ValueError(f"questions.sample is {n}; there are {len(questions)} questions.")
+    if n == len(questions):
+        return questions
     positive = [q.id for q in questions if q.answerable]
     negative = [q.id for q in questions if not q.answerable]
-    share = math.floor(numbers["sample"] * len(positive) / len(questions) + 0.5)
-    draw = random.Random(numbers["seed"])
-    kept = {*draw.sample(positive, share), *draw.sample(negative, numbers["sample"] - share)}
-    return tuple(question for question in questions if question.id in kept)
+    share = math.floor(n * len(positive) / len(questions) + 0.5)
+    draw = random.Random(options.seed)
+    drawn = {*draw.sample(positive, share), *draw.sample(negative, n - share)}
+    return tuple(question for question in questions if question.id in drawn)
 
 
-def _templates(
-    file: SweepFile, configurations: Sequence[Configuration], lines: Mapping[str, int]
-) -> dict[str, Template]:
-    key = "prompt.system_prompt_path"
+def _templates(configurations: Sequence[SweepConfig], folder: Path | None) -> dict[str, Template]:
     found = {}
-    for path in dict.fromkeys(c[key] for c in configurations):
-        beside = file.folder / path if file.folder and not Path(path).is_file() else Path(path)
-        with file.at(lines.get(key, 1), key):
+    for path in dict.fromkeys(c.prompt_system_prompt_path for c in configurations):
+        beside = folder / path if folder and not Path(path).is_file() else Path(path)
+        with _naming("prompt.system_prompt_path"):
             found[path] = load_template(system=beside if beside.is_file() else path)
     return found
 
 
-def _histories(
-    file: SweepFile, configurations: Sequence[Configuration], lines: Mapping[str, int]
-) -> dict[str, tuple[Message, ...]]:
-    key = "dialog_history_path"
+def _histories(configurations: Sequence[SweepConfig], folder: Path | None) -> dict[str, tuple[Message, ...]]:
     found: dict[str, tuple[Message, ...]] = {}
+    for path in dict.fromkeys(c.dialog_history_path for c in configurations):
+        with _naming("dialog_history_path"):
+            found[path] = read_history(_find(path, folder))
     for configuration in configurations:
-        path, wanted = configuration[key], configuration["dialog_history"]
-        if path not in found:
-            place = file.find(Entry(path, lines.get(key, 1)), key)
-            with file.at(lines.get(key, 1), key):
-                found[path] = read_history(place)
+        wanted, path = configuration.dialog_history, configuration.dialog_history_path
         if wanted > len(found[path]):
-            line = lines.get("dialog_history", 1)
-            file.refuse(line, f"dialog_history is {wanted}; {path} has {len(found[path])} messages.")
+            raise ValueError(f"dialog_history is {wanted}; {path} has {len(found[path])} messages.")
     return found
+
+
+class _HistoryLine(BaseModel):
+    role: Literal["user", "assistant"]
+    text: str
+
+
+def read_history(path: Path) -> tuple[Message, ...]:
+    """Messages, oldest first, from JSON Lines with ``role`` (user or assistant) and ``text``.
+
+    Raises ValueError, with the number of the line, for any other content.
+    """
+    messages: list[Message] = []
+    # not splitlines, which also splits at U+2028
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
+        if line.strip():
+            with _naming(f"{path}, line {number}"):
+                message = _HistoryLine.model_validate_json(line)
+            messages.append((message.role, message.text))
+    return tuple(messages)

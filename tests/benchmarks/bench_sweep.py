@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_lab import results, settings
-from rag_lab.sweeps import run
+from rag_lab.sweeps import index, run
 from rag_lab.sweeps.analysis import best_on_heldout, main_effects, swept
 from rag_lab.sweeps.config import Sweep, load_sweep
 from rag_lab.sweeps.run import run_sweep
@@ -29,10 +29,9 @@ CONFIG = settings.DATA / "sweeps" / "builtin.yaml"
 def timed(sweep: Sweep, processes: int = 0) -> tuple[float, float, list[dict[str, Any]]]:
     """Seconds by the clock and of this process' CPU, and the rows, of a sweep in an empty cache folder, with nothing
     in memory but the model."""
-    encoder = run.load_encoder("minilm")
-    encoder._vector.cache_clear()
+    index.load_encoder("minilm")._alone.cache_clear()
     run._reader.cache_clear()
-    run._reranker.cache_clear()
+    index._reranker.cache_clear()
     kept = os.environ.get("RAG_LAB_CACHE")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["RAG_LAB_CACHE"] = folder
@@ -61,7 +60,7 @@ def main() -> None:
     asked = parser.parse_args()
     sweep = load_sweep(CONFIG)
     n = len(sweep.configurations)
-    run.load_encoder("minilm").encode(["warm"])
+    index.load_encoder("minilm").encode(["warm"])
     shared, shared_cpu, rows = timed(sweep)
     parallel, _, same = timed(sweep, asked.processes)
     if rows != same:

@@ -72,7 +72,7 @@ def test_file() -> None:
 @pytest.mark.parametrize(
     ("attempt", "hint"),
     [
-        ("sweep:\n  retrieval.topk: [1, 2]\n", "line 2: there is no key 'retrieval.topk'; the nearest is"),
+        ("sweep:\n  retrieval.topk: [1, 2]\n", "there is no key 'retrieval.topk'; the nearest is"),
         ("sweep:\n  retrieval.top_k: [1, 2, 4]\n", "3 runs, not 8"),
         ("sweep:\n  retrieval.top_k: [1, 2, 3, 4, 5, 6, 7, 8]\n", "1 indexes, not 2"),
         (FILE.replace("retrieval.top_k", "dialog_history"), "no difference"),

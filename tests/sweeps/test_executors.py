@@ -72,11 +72,11 @@ import os, random, signal, sys, time
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from rag_lab.sweeps import run
+from rag_lab.sweeps import index
 from rag_lab.sweeps.run import run_sweep
 
 path, results, times = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-run.load_encoder("minilm")
+index.load_encoder("minilm")
 delays = random.Random(0)
 
 def start():
@@ -100,9 +100,11 @@ seconds = time.perf_counter() - started
 undisturbed = results.read_bytes()
 clear()
 left = []
-for _ in range(times):
+for number in range(times):  # every other one is killed as soon as it has written a row
+    before, deadline = rows(), time.perf_counter() + (2.0 if number % 2 else delays.random() * 0.5) * seconds
     pid = start()
-    time.sleep(delays.random() * 0.5 * seconds)
+    while time.perf_counter() < deadline and (number % 2 == 0 or rows() == before):
+        time.sleep(0.001)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     left.append(rows())
