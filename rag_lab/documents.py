@@ -1,4 +1,4 @@
-"""Documents, the chunks cut from them, and the reading of a folder of files."""
+"""Read a folder of Markdown, text, HTML and PDF files as documents."""
 
 import os
 import re
@@ -15,19 +15,19 @@ from rag_lab.types import Document
 
 
 def load_folder(path: str | Path) -> list[Document]:
-    """Read every Markdown, text, HTML and PDF file under ``path``, in the order of their relative paths.
+    """Read all Markdown, text, HTML and PDF files below ``path``, in the order of their relative paths.
 
-    ``id`` is the file's relative POSIX path without its suffix (with it, where two files differ only in that);
-    ``metadata["file"]`` is the whole of it. Line ends become ``\\n`` and a byte order mark at the beginning is left
-    out, so that offsets agree on every system. Files and folders whose name begins with a dot are left out. Files of
-    another type, and those that cannot be read or hold no text, are named in one warning. Raises FileNotFoundError
-    if there is no such folder, NotADirectoryError for a file, ValueError if nothing in the folder can be read.
+    ``id`` is the file's relative POSIX path without suffix (with it, if files differ only in the suffix);
+    ``metadata["file"]`` is the whole relative path. Line ends become ``\\n`` and a byte order mark is dropped, so
+    that offsets agree on every system. Skips files and folders whose names begin with a dot. One warning names the files
+    that are of another type, unreadable or without text. Raises FileNotFoundError if the folder does not exist,
+    NotADirectoryError if it is a file, ValueError if nothing in it can be read.
     """
     root = Path(path).expanduser()
     if not root.exists():
-        raise FileNotFoundError(f"There is no folder {str(root)!r}; check the path.")
+        raise FileNotFoundError(f"Folder {str(root)!r} does not exist; check the path.")
     if not root.is_dir():
-        raise NotADirectoryError(f"{str(root)!r} is a file; name the folder that holds it.")
+        raise NotADirectoryError(f"{str(root)!r} is a file; give the folder that contains it.")
     files = _visible_files(root)
     ids = _ids([file for file in files if _suffix(file) in _READERS])
     documents, skipped = [], []
@@ -38,8 +38,8 @@ def load_folder(path: str | Path) -> list[Document]:
         try:
             title, fields, text = _READERS[_suffix(file)]((root / file).read_bytes())
             if not text.strip():
-                raise ValueError("holds no text")
-        # A damaged file may raise anything (pypdf alone has dozens of ways): the warning says what, the rest is read.
+                raise ValueError("no text")
+        # A damaged file may raise anything (pypdf alone has dozens of errors). The warning says what.
         except Exception as error:
             skipped.append(f"{file} ({' '.join(str(error).split()) or type(error).__name__})")
             continue
@@ -47,7 +47,7 @@ def load_folder(path: str | Path) -> list[Document]:
         title = title or PurePosixPath(file).stem
         documents.append(Document(ids[file], text, title, uri, {**fields, "file": file}))
     if not documents:
-        found = f"skipped: {'; '.join(skipped)}" if skipped else "it holds no files"
+        found = f"skipped: {'; '.join(skipped)}" if skipped else "it has no files"
         raise ValueError(f"Nothing to read in {str(root)!r}: add Markdown, text, HTML or PDF files ({found}).")
     if skipped:
         message = f"{len(skipped)} of {len(files)} files in {str(root)!r} were skipped: {'; '.join(skipped)}."
@@ -75,7 +75,7 @@ def _ids(files: list[str]) -> dict[str, str]:
     return {file: file if count[stem] > 1 or stem in stems else stem for file, stem in stems.items()}
 
 
-# What a reader returns: the title ("" if there is none), fields for the metadata, the text.
+# The title ("" if there is none), fields for the metadata, the text.
 _Parts = tuple[str, dict[str, Any], str]
 
 
@@ -95,7 +95,10 @@ def _read_text(data: bytes) -> _Parts:
 
 
 def _read_markdown(data: bytes) -> _Parts:
-    """Front matter and the blank lines above the body are taken off."""
+    """Without front matter and the blank lines above the body.
+
+    python-frontmatter ignores front matter that is unclosed or not a mapping, and strips the body's own white space.
+    """
     text = _decode(data)
     fields: dict[str, Any] = {}
     if re.match(r"---[ \t]*\n", text):
@@ -109,7 +112,6 @@ def _read_markdown(data: bytes) -> _Parts:
 
 
 def _front_matter(source: str) -> dict[str, Any]:
-    """Keys as strings; dates as ISO strings, so that metadata can be sorted and written as JSON."""
     import yaml
 
     try:
@@ -118,19 +120,19 @@ def _front_matter(source: str) -> dict[str, Any]:
         raise ValueError(f"its front matter is not YAML: {error}") from error
     if not isinstance(fields, dict | None):
         raise ValueError("its front matter is not a list of 'key: value' lines")
-    return {str(key): _writable(value) for key, value in (fields or {}).items()}
+    return _as_json(fields or {})
 
 
-def _writable(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """The value in JSON's types: dates as ISO strings, sets as sorted lists, keys as strings, at any depth."""
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, dict):
-        return {str(key): _writable(inner) for key, inner in value.items()}
+        return {str(key): _as_json(inner) for key, inner in value.items()}
     if isinstance(value, set):
-        return sorted((_writable(inner) for inner in value), key=str)
+        return sorted((_as_json(inner) for inner in value), key=str)
     if isinstance(value, list | tuple):
-        return [_writable(inner) for inner in value]
+        return [_as_json(inner) for inner in value]
     return value.hex() if isinstance(value, bytes) else value
 
 
@@ -138,58 +140,45 @@ def _first_heading(text: str) -> str:
     return next((heading.text for heading in headings(text) if heading.text), "")
 
 
-_INVISIBLE = {"head", "title", "script", "style", "noscript", "template"}
-_BLOCK = re.compile(
-    "address|article|aside|blockquote|body|caption|dd|details|div|dl|dt|fieldset|figcaption|figure|footer|form|header"
-    "|hr|main|nav|ol|p|section|summary|table|ul"
-)
-_AROUND = {"br": ("\n", ""), "li": ("\n- ", ""), "tr": ("\n", ""), "td": ("", " "), "th": ("", " ")}
+_HIDDEN = {"head", "title", "script", "style", "noscript", "template", "iframe", "object", "video", "audio", "canvas"}
+# Blocks that markdownify does not know, and inline markup that is left out: the text reads as on the page.
+# fmt: off
+_BLOCKS = ["address", "aside", "body", "details", "fieldset", "figure", "footer", "form", "header", "hgroup", "html",
+           "main", "nav", "summary"]
+_INLINE = ["a", "b", "code", "del", "em", "i", "img", "kbd", "s", "samp", "strong", "sub", "sup"]
+# fmt: on
 
 
 def _read_html(data: bytes) -> _Parts:
-    """Visible text as simple Markdown: ``#`` headings, ``-`` items, fenced ``pre``, a line a table row."""
-    from bs4 import BeautifulSoup
+    """Visible text as Markdown: headings, lists, tables, quotes and fenced ``pre``; inline markup is left out."""
+    from bs4 import BeautifulSoup, UnicodeDammit
+    from markdownify import MarkdownConverter
 
-    soup = BeautifulSoup(data, "html.parser")
-    pieces: list[str] = []
-    _add_visible(soup, pieces)
-    text = re.sub(r"[ \t]+\n", "\n", _unify_newlines("".join(pieces)))
-    text = re.sub(r"\n{3,}", "\n\n", text).strip()
+    soup = BeautifulSoup(UnicodeDammit(data, is_html=True).unicode_markup or "", "html5lib")
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
+    for tag in soup.find_all(_is_hidden):
+        tag.extract()
+    for tag in soup.find_all([*_BLOCKS, "hr"]):
+        tag.name = "br" if tag.name == "hr" else "div"
+    converter = MarkdownConverter(
+        heading_style="atx",
+        bullets="-",
+        strip=_INLINE,
+        table_infer_header=True,
+        escape_asterisks=False,
+        escape_underscores=False,
+        wrap=True,  # joins the lines of a paragraph
+        wrap_width=None,
+    )
+    text = re.sub(r"  \n (?=\S)|[ \t]+\n", "\n", _unify_newlines(converter.convert_soup(soup)))  # br is "  \n"
+    text = re.sub(r"\n{3,}", "\n\n", text).strip()
     return title or _first_heading(text), {}, text
 
 
-def _add_visible(node: Any, pieces: list[str]) -> None:
-    """Append the visible text of a bs4 node and of all below it."""
-    from bs4.element import NavigableString, PreformattedString
-
-    if isinstance(node, NavigableString):
-        # Comments, doctypes and the like are PreformattedStrings. White space collapses, as a browser shows it.
-        text = "" if isinstance(node, PreformattedString) else re.sub(r"[ \t\r\n\f]+", " ", node)
-        if not pieces or pieces[-1].endswith((" ", "\n")):
-            text = text.lstrip(" ")
-        if text:
-            pieces.append(text)
-        return
-    style = str(node.get("style") or "").replace(" ", "").lower()
-    if node.name in _INVISIBLE or node.has_attr("hidden") or "display:none" in style or "visibility:hidden" in style:
-        return
-    if node.name == "pre":
-        pieces.append(f"\n\n```\n{node.get_text().strip(chr(10))}\n```\n\n")
-        return
-    if re.fullmatch("h[1-6]", node.name):
-        inner: list[str] = []
-        for child in node.children:
-            _add_visible(child, inner)
-        title = " ".join("".join(inner).split())
-        pieces.append(f"\n\n{'#' * int(node.name[1])} {title}\n\n" if title else "")
-        return
-    block = ("\n\n", "\n\n") if _BLOCK.fullmatch(node.name) else ("", "")
-    before, after = _AROUND.get(node.name, block)
-    pieces.append(before)
-    for child in node.children:
-        _add_visible(child, pieces)
-    pieces.append(after)
+def _is_hidden(tag: Any) -> bool:
+    style = str(tag.get("style") or "").replace(" ", "").lower()
+    hidden = tag.name in _HIDDEN or tag.has_attr("hidden") or "display:none" in style or "visibility:hidden" in style
+    return hidden or bool(re.fullmatch("h[1-6]", tag.name) and not tag.get_text(strip=True))
 
 
 def _read_pdf(data: bytes) -> _Parts:
@@ -197,7 +186,7 @@ def _read_pdf(data: bytes) -> _Parts:
     from pypdf import PdfReader
 
     pages = [page.extract_text().strip() for page in PdfReader(BytesIO(data)).pages]
-    # Some fonts leave UTF-16 surrogates behind, which no tokenizer takes: join the pairs, mark the rest.
+    # Some fonts leave UTF-16 surrogates, which no tokenizer accepts: join the pairs, replace the rest.
     text = "\n\n".join(pages).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return "", {}, _unify_newlines(text)
 

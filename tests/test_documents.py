@@ -1,4 +1,4 @@
-"""Reading folders. Every file is written by the test, so each expected text and offset can be checked by eye."""
+"""Reading folders. Each test writes its files, so every expected text can be checked by eye."""
 
 import json
 from pathlib import Path
@@ -114,19 +114,39 @@ def test_html_is_visible_text_with_markdown_headings(tmp_path: Path) -> None:
     assert document.title == "The page"
     assert document.text == (
         "Menu\n\n# Sick leave\n\nCall by 9:00.\nOr write & wait.\n\n## List\n\n- one\n- two bold\n\n"
-        "Name Phone\nAnn 12\n\n```\ndef f():\n    # not a heading\n    return 1\n```"
+        "| Name | Phone |\n| --- | --- |\n| Ann | 12 |\n\n```\ndef f():\n    # not a heading\n    return 1\n```"
     )
 
 
-def test_html_title_is_no_text_even_without_a_head(tmp_path: Path) -> None:
-    # HTML5 allows a title without a head element around it.
-    (tmp_path / "a.html").write_text("<title>ساعات</title><p>هشت تا شش</p>", encoding="utf-8")
-    (document,) = load_folder(tmp_path)
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        # Ends of elements that HTML lets authors leave out.
+        ("<p>a<p>b<ul><li>x<li>y<ol><li>p<li>q</ol></ul>end", "a\n\nb\n\n- x\n- y\n  1. p\n  2. q\n\nend"),
+        ("<header>H</header>loose <b>text</b><main>M</main><hr>end", "H\n\nloose text\n\nM\n\nend"),
+        ("<p>5 * 3, a_b, <a href=u>link</a>, <code>f(x)</code>, &lt;b&gt;", "5 * 3, a_b, link, f(x), <b>"),
+        ("<table><tr><td>A<td>B<tr><td colspan=2>x<br>y</table>", "| A | B |\n| --- | --- |\n| x y | |"),
+        ("<blockquote><p>q</blockquote><dl><dt>T<dd>D</dl>", "> q\n\nT\n:   D"),
+        ("<h2></h2><div>a<div style='visibility: hidden'>b</div></div><iframe>c</iframe>", "a"),
+        ("a<br>\r\nb<img alt=x src=y>", "a\nb"),
+    ],
+)
+def test_html_elements(tmp_path: Path, source: str, text: str) -> None:
+    assert read_one(tmp_path, "page.html", source).text == text
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "windows-1255", "utf-16"])
+def test_html_in_its_declared_encoding(tmp_path: Path, encoding: str) -> None:
+    source = f"<meta charset={encoding}><title>שעות</title><p>שמונה עד שש".encode(encoding)
+    document = read_one(tmp_path, "page.html", source)
+    assert (document.title, document.text) == ("שעות", "שמונה עד שש")
+
+
+def test_html_title_is_not_text_and_falls_back_to_the_heading(tmp_path: Path) -> None:
+    # HTML5 allows a title without a head element around it. Without a declaration, UTF-8 is found.
+    document = read_one(tmp_path, "page.html", "<title>ساعات</title><p>هشت تا شش</p>")
     assert (document.title, document.text) == ("ساعات", "هشت تا شش")
-
-
-def test_html_title_falls_back_to_the_heading(tmp_path: Path) -> None:
-    assert read_one(tmp_path, "page.htm", "<h3>Third</h3><p>x</p>").title == "Third"
+    assert read_one(tmp_path, "page.html", "<h3>Third</h3><p>x</p>").title == "Third"
 
 
 def test_pdf_pages_are_joined_by_a_blank_line(tmp_path: Path) -> None:
@@ -150,8 +170,8 @@ def test_unknown_and_unreadable_files_are_named_in_one_warning(tmp_path: Path) -
     assert "b.docx (not Markdown, text, HTML or PDF)" in message
     assert "sub/c.txt (not UTF-8 at byte 3)" in message
     assert "d.pdf (" in message
-    assert "e.md (holds no text)" in message
-    assert "f.pdf (holds no text)" in message
+    assert "e.md (no text)" in message
+    assert "f.pdf (no text)" in message
 
 
 def test_order_ids_and_hidden_files(tmp_path: Path) -> None:
@@ -173,7 +193,7 @@ def test_ids_stay_apart_where_files_differ_only_by_suffix(tmp_path: Path) -> Non
 def test_a_missing_or_empty_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="nowhere"):
         load_folder(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="holds no files"):
+    with pytest.raises(ValueError, match="it has no files"):
         load_folder(tmp_path)
     write(tmp_path, "image.png", b"\x89PNG")
     with pytest.raises(ValueError, match=r"skipped: image\.png"):
