@@ -19,8 +19,8 @@ def load_folder(path: str | Path) -> list[Document]:
 
     ``id`` is the file's relative POSIX path without suffix (with it, if files differ only in the suffix);
     ``metadata["file"]`` is the whole relative path. Line ends become ``\\n`` and a byte order mark is dropped, so
-    that offsets agree on every system. Skips files and folders whose names begin with a dot. One warning names the files
-    that are of another type, unreadable or without text. Raises FileNotFoundError if the folder does not exist,
+    that offsets agree on every system. Skips files and folders whose names begin with a dot. One warning names
+    files that are of another type, unreadable or without text. Raises FileNotFoundError if the folder does not exist,
     NotADirectoryError if it is a file, ValueError if nothing in it can be read.
     """
     root = Path(path).expanduser()
