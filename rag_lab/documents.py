@@ -38,7 +38,7 @@ def load_folder(path: str | Path) -> list[Document]:
         try:
             title, fields, text = _READERS[_suffix(file)]((root / file).read_bytes())
             if not text.strip():
-                raise ValueError("no text")
+                raise ValueError("holds no text")
         # A damaged file may raise anything (pypdf alone has dozens of errors). The warning says what.
         except Exception as error:
             skipped.append(f"{file} ({' '.join(str(error).split()) or type(error).__name__})")

@@ -1,12 +1,14 @@
 """Reading folders. Each test writes its files, so every expected text can be checked by eye."""
 
 import json
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from pypdf import PdfWriter
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from rag_lab.documents import load_folder
-from rag_lab.exercises.nb10 import pdf
 from rag_lab.types import Chunk, Document
 
 
@@ -20,6 +22,23 @@ def read_one(folder: Path, name: str, content: str | bytes) -> Document:
     write(folder, name, content)
     [document] = load_folder(folder)
     return document
+
+
+def pdf(*pages: str) -> bytes:
+    """A PDF with one line of Latin text per page; an empty text gives an empty page, as a scan has no text."""
+    writer = PdfWriter()
+    names = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica", "/Encoding": "/WinAnsiEncoding"}
+    font = DictionaryObject({NameObject(key): NameObject(value) for key, value in names.items()})
+    fonts = DictionaryObject({NameObject("/Font"): DictionaryObject({NameObject("/F1"): font})})
+    for text in pages:
+        page = writer.add_blank_page(400, 200)
+        if text:
+            stream = DecodedStreamObject()
+            stream.set_data(f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET".encode())
+            page[NameObject("/Resources")], page[NameObject("/Contents")] = fonts, writer._add_object(stream)
+    buffer = BytesIO()
+    writer.write(buffer)
+    return buffer.getvalue()
 
 
 def test_chunk_id_and_contextual_text() -> None:
@@ -170,8 +189,8 @@ def test_unknown_and_unreadable_files_are_named_in_one_warning(tmp_path: Path) -
     assert "b.docx (not Markdown, text, HTML or PDF)" in message
     assert "sub/c.txt (not UTF-8 at byte 3)" in message
     assert "d.pdf (" in message
-    assert "e.md (no text)" in message
-    assert "f.pdf (no text)" in message
+    assert "e.md (holds no text)" in message
+    assert "f.pdf (holds no text)" in message
 
 
 def test_order_ids_and_hidden_files(tmp_path: Path) -> None:
