@@ -76,7 +76,7 @@ def test_record() -> None:
         ({"text": "How long a holiday"}, "question mark"),
         ({"gold": []}, "answers without gold"),
         ({"gold": [GOLD | {"start": 249}]}, "characters 249 to 288"),
-        ({"gold": [GOLD | {"doc_id": "nowhere"}]}, "no document"),
+        ({"gold": [GOLD | {"doc_id": "nowhere"}]}, "not a document"),
         ({"answers": ["31"]}, "none of the answers"),
         ({"text": "Is it 30 days?"}, "holds its own answer"),
         ({"text": "What from the fifth year of service?"}, "repeats its passage"),
