@@ -1,16 +1,23 @@
-"""Reading and writing with a local model, one step after the other, several texts at a time."""
+"""Prefill and decode with a local model, several sequences in one batch, shared prefixes computed once."""
 
 import inspect
-import itertools
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rag_lab.llm.chat_template import common_length
+from rag_lab.llm.kv_cache import copy_prefix, copy_rows, empty_cache, kv_bytes
 
-def bears_gaps(model: Any) -> bool:
-    """Whether ids that are masked out may stand between others: not where distances are counted in columns.
+# torch's own attention also computes what the mask hides: half of the scores of one long prompt, less in chunks.
+PREFILL_CHUNK_TOKENS = 640
 
-    That is so without position ids (MPT's ALiBi), and for a window of the last so many columns ("local" in GPT-Neo).
+
+def supports_left_padding(model: Any) -> bool:
+    """Whether masked tokens may lie before or between a row's own.
+
+    Not if the model counts distances in columns of the KV cache: without position ids (MPT's ALiBi), or with a
+    sliding window (Mistral; "local" in GPT-Neo).
     """
     config = model.config.get_text_config()
     kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
@@ -18,135 +25,287 @@ def bears_gaps(model: Any) -> bool:
     return "position_ids" in inspect.signature(model.forward).parameters and not slides
 
 
-class Reading:
-    """What a model has read: ``rows`` texts side by side that all begin with what is in ``state``.
+class DecodingBatch:
+    """A batch of sequences and its KV cache. Rows are left-padded: ``lengths`` are their tokens without padding."""
 
-    With ``lengths`` each row has read so many ids of its own, and ``state`` is filled up before them.
-    """
-
-    def __init__(self, model: Any, state: Any, rows: int = 1, lengths: Sequence[int] = ()) -> None:
-        import torch
-
+    def __init__(self, model: Any, kv_cache: Any, lengths: Sequence[int]) -> None:
         self._model = model
-        self._state = state
-        width = state.get_seq_length()
-        masks = [[0] * (width - n) + [1] * n for n in lengths or [width] * rows]
-        self._mask = torch.tensor(masks, dtype=torch.long, device=model.device).reshape(len(masks), width)
+        self._kv_cache = kv_cache
+        self._mask = self._left_padded([[1] * n for n in lengths])
 
-    def read(self, rows: list[list[int]], keep: int = 1) -> Any:
-        """Read on, a list of token ids a row; the logits at the last ``keep`` ids, (rows, keep, vocabulary).
+    def forward(self, token_ids: Sequence[Sequence[int]], logits_to_keep: int = 1) -> Any:
+        """Append token ids to each row; the logits at the last ``logits_to_keep``: (rows, logits_to_keep, vocabulary).
 
-        Shorter lists are filled up on the left with ids that are masked out, so all rows end together.
+        Rows may differ in length: the shorter ones are left-padded.
         """
         import torch
 
-        width = max(map(len, rows))
-        device = self._model.device
-        ids = torch.tensor([[0] * (width - len(row)) + row for row in rows], device=device)
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=device)
+        ids = self._left_padded(token_ids)
+        mask = self._left_padded([[1] * len(row) for row in token_ids])
         self._mask = torch.cat([self._mask, mask], dim=1)
-        positions = (self._mask.cumsum(1) - 1).clamp(min=0)[:, -width:]
+        positions = (self._mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         with torch.inference_mode():
             return self._model(
                 input_ids=ids,
                 attention_mask=self._mask,
                 position_ids=positions,
-                cache=self._state,
-                logits_to_keep=keep,
+                cache=self._kv_cache,
+                logits_to_keep=logits_to_keep,
             ).logits
 
-    def forget(self, counts: Sequence[int]) -> None:
-        """Each row goes back to before its last so many ids: they stay in the state, and are masked out."""
+    def rollback(self, counts: Sequence[int]) -> None:
+        """Remove the last ``counts[row]`` tokens of each row: cropped if all rows lose them, else masked."""
+        width = self._mask.shape[1] - min(counts)
+        self._kv_cache.crop(-min(counts))
+        self._mask = self._mask[:, :width]
         for row, count in enumerate(counts):
-            self._mask[row, self._mask.shape[1] - count :] = 0
+            self._mask[row, width - count + min(counts) :] = 0
 
-    def keep_rows(self, rows: list[int]) -> None:
-        """Go on with these rows only."""
+    def select_rows(self, rows: list[int]) -> None:
+        """Keep only these rows, in increasing order."""
         import torch
 
         with torch.inference_mode():
-            self._state.batch_select_indices(rows)
+            self._kv_cache.batch_select_indices(rows)
         self._mask = self._mask[rows]
+
+    def _left_padded(self, rows: Sequence[Sequence[int]]) -> Any:
+        import torch
+
+        width = max(map(len, rows))
+        padded = [[0] * (width - len(row)) + list(row) for row in rows]
+        return torch.tensor(padded, dtype=torch.long, device=self._model.device)
 
 
 @dataclass
-class Writing:
-    """One answer as it is written. ``reason`` is empty until it ends; ``unread`` are the ids to be read next.
+class Generation:
+    """One sequence: its prompt, and its answer while it is decoded.
 
-    ``text`` starts with ``beginning``, whose ids are decoded along (``lead``), since some decoders look back.
+    ``text`` begins with ``prefill``, whose ids are the prompt's last ``prefill_length``: they are decoded along,
+    since some decoders look back. ``stop_reason`` is "" until the answer ends. The first ``prefix_length`` ids of
+    the prompt go to the prefix cache; ``cached_tokens`` of them were there already.
     """
 
     tokenizer: Any
-    ends: set[int]
-    unread: list[int]
-    lead: list[int]
-    beginning: str
+    prompt_ids: list[int]
     max_tokens: int
-    temperature: float
-    stop: tuple[str, ...]
-    generator: Any
-    written: list[int] = field(default_factory=list)
+    eos_ids: set[int] = field(default_factory=set)
+    prefix_length: int = 0
+    prefill_length: int = 0
+    prefill: str = ""
+    temperature: float = 0.0
+    stop: tuple[str, ...] = ()
+    generator: Any = None
+    output_ids: list[int] = field(default_factory=list)
     text: str = ""
-    reason: str = ""
-    sent: int = 0
+    stop_reason: str = ""
+    cached_tokens: int = 0
+    _sent: int = 0
 
     def __post_init__(self) -> None:
-        self.text = self.beginning
+        self.text = self.prefill
 
     def step(self, logits: Any) -> None:
-        """Write the next token, given its logits (vocabulary,)."""
-        token = choose(logits, self.temperature, self.generator)
-        if token in self.ends:
-            self.reason = "end_turn"
+        """Add the next token, given its logits (vocabulary,)."""
+        token = sample_token(logits, self.temperature, self.generator)
+        if token in self.eos_ids:
+            self.stop_reason = "end_turn"
             return
-        self.written.append(token)
-        self.unread = [token]
-        self.text = self.beginning + self._decode(self.lead + self.written)[len(self._decode(self.lead)) :]
-        stops = [at for mark in self.stop if (at := self.text.find(mark, len(self.beginning))) >= 0]
-        if stops:
-            self.text, self.reason = self.text[: min(stops)], "stop_sequence"
-        elif len(self.written) == self.max_tokens:
-            self.text, self.reason = self.text.rstrip("\ufffd"), "max_tokens"  # no rest of a character will come
+        self.output_ids.append(token)
+        before = self.prompt_ids[len(self.prompt_ids) - self.prefill_length :]
+        self.text = self.prefill + self._decode(before + self.output_ids)[len(self._decode(before)) :]
+        found = [self.text.find(stop, len(self.prefill)) for stop in self.stop]
+        if stops := [at for at in found if at >= 0]:
+            self.text, self.stop_reason = self.text[: min(stops)], "stop_sequence"
+        elif len(self.output_ids) == self.max_tokens:
+            # The rest of a character cut in half will not come.
+            self.text, self.stop_reason = self.text.rstrip("\ufffd"), "max_tokens"
 
-    def piece(self) -> str:
-        """What has been settled of the text since the last call."""
-        held = 0 if self.reason else unsettled(self.text[len(self.beginning) :], self.stop)
-        start, self.sent = self.sent, max(self.sent, len(self.text) - held)
-        return self.text[start : self.sent]
+    def text_delta(self) -> str:
+        """The text that became stable since the last call."""
+        unstable = 0 if self.stop_reason else unstable_suffix(self.text[len(self.prefill) :], self.stop)
+        start, self._sent = self._sent, max(self._sent, len(self.text) - unstable)
+        return self.text[start : self._sent]
 
     def _decode(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
-def batches(
-    rows: Sequence[tuple[list[int], list[int]]], room: int, batch_size: int, more: int = 0
-) -> Iterator[tuple[list[int], list[int]]]:
-    """Prefixes, each with the numbers of at most ``batch_size`` of the rows (prefix, unread) that have it.
-
-    Rows of like length come together; fewer of them where side by side, with ``more`` to follow each, they would have
-    more than ``room`` ids.
-    """
-    order = sorted(range(len(rows)), key=lambda i: (rows[i][0], -len(rows[i][1])))
-    for prefix, group in itertools.groupby(order, key=lambda i: rows[i][0]):
-        same = list(group)
-        while same:
-            size = max(1, min(batch_size, room // (len(prefix) + len(rows[same[0]][1]) + more)))
-            yield prefix, same[:size]
-            same = same[size:]
-
-
-def choose(logits: Any, temperature: float, generator: Any) -> int:
-    """The likeliest token at temperature 0, else one drawn from ``softmax(logits / temperature)``."""
+def sample_token(logits: Any, temperature: float, generator: Any) -> int:
+    """The most likely token at temperature 0, else one drawn from ``softmax(logits / temperature)``."""
     import torch
 
     if temperature == 0:
         return int(logits.argmax())
-    chances = torch.softmax(logits.float().cpu() / temperature, dim=-1)
-    return int(torch.multinomial(chances, 1, generator=generator))
+    probabilities = torch.softmax(logits.float().cpu() / temperature, dim=-1)
+    return int(torch.multinomial(probabilities, 1, generator=generator))
 
 
-def unsettled(text: str, stop: tuple[str, ...]) -> int:
-    """How many characters at the end may still change or go: a character half read, a stop text half written."""
+def unstable_suffix(text: str, stop: tuple[str, ...]) -> int:
+    """How many characters at the end may still change: part of a character, or the start of a stop text."""
     partial = len(text) - len(text.rstrip("\ufffd"))
-    begun = (n for mark in stop for n in range(1, len(mark)) if text.endswith(mark[:n]))
-    return max(partial, *begun, 0)
+    started = (n for mark in stop for n in range(1, len(mark)) if text.endswith(mark[:n]))
+    return max(partial, *started, 0)
+
+
+def prefill(model: Any, kv_cache: Any, ids: list[int], known: int = 0) -> Any:
+    """Append ``ids[known:]`` to a cache that holds ``ids[:known]``; the logits (vocabulary,) after the last id."""
+    batch = DecodingBatch(model, kv_cache, [known])
+    chunks = -(-(len(ids) - known) // PREFILL_CHUNK_TOKENS)
+    size = -(-(len(ids) - known) // chunks)  # chunks of equal size: a short one costs more per token
+    for start in range(known, len(ids), size):
+        logits = batch.forward([ids[start : start + size]])
+    return logits[0, -1]
+
+
+class PrefixCache:
+    """The KV caches of the most recent prefixes, at most ``max_tokens`` tokens together (always the last one).
+
+    A token of SmolLM2 takes 45 KB in float32 and half of that in bfloat16. Threads may share it.
+    """
+
+    def __init__(self, model: Any, max_tokens: int) -> None:
+        self._model = model
+        self._max_tokens = max_tokens
+        self._entries: list[tuple[list[int], Any]] = []  # (ids, KV cache), least recently used first
+        self._lock = threading.Lock()
+
+    def get(self, ids: list[int]) -> tuple[Any, int]:
+        """A KV cache of ``ids`` that may be extended, and how many of them an entry had in its prefix.
+
+        The rest is prefilled, and the whole is kept.
+        """
+        with self._lock:
+            shared = [common_length(kept, ids) for kept, _ in self._entries]
+            known = max(shared, default=0)
+            if not known:
+                kv_cache = empty_cache()
+            else:
+                self._entries.append(self._entries.pop(shared.index(known)))
+                kv_cache = copy_prefix(self._entries[-1][1], known)
+            if known < len(ids):
+                prefill(self._model, kv_cache, ids, known)
+                self._entries.append((ids, copy_prefix(kv_cache, len(ids))))
+                while len(self._entries) > 1 and sum(len(kept) for kept, _ in self._entries) > self._max_tokens:
+                    self._entries.pop(0)
+            return kv_cache, known
+
+
+def kv_bytes_per_token(model: Any) -> int:
+    """Bytes of one token in the KV cache. One token is prefilled to see: configs do not tell for every model."""
+    kv_cache = empty_cache()
+    prefill(model, kv_cache, [0])
+    return kv_bytes(kv_cache)
+
+
+def prefill_shared(
+    model: Any,
+    generations: Sequence[Generation],
+    max_new_tokens: int,
+    max_rows: int,
+    capacity: int,
+    prefix_cache: PrefixCache | None = None,
+) -> Iterator[tuple[list[int], DecodingBatch, list[Any]]]:
+    """Prefill prompts, and yield batches: their generations' numbers, the batch, the logits after each prompt.
+
+    After sorting, neighbours share the longest prefixes. Each prompt is prefilled alone, in one cache that is cropped
+    to what it shares with the prompt before, and copied to its row of the batch. A batch has at most ``max_rows``
+    rows and ``capacity`` tokens, padding and ``max_new_tokens`` per row included, but at least one row. Delete it
+    before you ask for the next, to free its memory.
+    """
+    kv_cache, before = empty_cache(), list[int]()
+    for rows in _batches([g.prompt_ids for g in generations], max_new_tokens, max_rows, capacity):
+        lengths = [len(generations[i].prompt_ids) for i in rows]
+        batch_cache = empty_cache()
+        logits = []
+        for row, i in enumerate(rows):
+            ids, prefix = generations[i].prompt_ids, generations[i].prefix_length
+            known = min(common_length(before, ids), len(ids) - 1)
+            generations[i].cached_tokens = prefix
+            if prefix_cache and known < prefix:
+                kv_cache, generations[i].cached_tokens = prefix_cache.get(ids[:prefix])
+                known = prefix
+            kv_cache.crop(known - kv_cache.get_seq_length())
+            logits.append(prefill(model, kv_cache, ids, known))
+            if len(rows) > 1:
+                copy_rows(batch_cache, row, kv_cache, len(rows), max(lengths), max(lengths) + max_new_tokens)
+            before = ids
+        yield rows, DecodingBatch(model, batch_cache if len(rows) > 1 else kv_cache, lengths), logits
+        del batch_cache
+
+
+def _batches(
+    prompts: Sequence[list[int]], max_new_tokens: int, max_rows: int, capacity: int
+) -> Iterator[list[int]]:
+    """Numbers of the sorted prompts, a batch at a time."""
+    rows: list[int] = []
+    width = 0
+    for i in sorted(range(len(prompts)), key=lambda i: prompts[i]):
+        width = max(width, len(prompts[i]) + max_new_tokens)
+        if rows and (len(rows) == max_rows or (len(rows) + 1) * width > capacity):
+            yield rows
+            rows, width = [], len(prompts[i]) + max_new_tokens
+        rows.append(i)
+    if rows:
+        yield rows
+
+
+def decode(batch: DecodingBatch, generations: Sequence[Generation], logits: Sequence[Any] = ()) -> Iterator[None]:
+    """Decode until every row has stopped, one token per row and step. Rows that have stopped leave the batch.
+
+    ``logits`` (vocabulary,) give each row's first token, unless the rows have started.
+    """
+    for row, first in zip(generations, logits, strict=bool(logits)):
+        row.step(first)
+    yield
+    while going := [i for i, row in enumerate(generations) if not row.stop_reason]:
+        if len(going) < len(generations):
+            batch.select_rows(going)
+        generations = [generations[i] for i in going]
+        for row, logits in zip(generations, batch.forward([row.output_ids[-1:] for row in generations]), strict=True):
+            row.step(logits[-1])
+        yield
+
+
+def score_and_start(
+    batch: DecodingBatch, logits: Sequence[Any], generations: Sequence[Generation], expected: Sequence[list[int]]
+) -> list[float]:
+    """The log-likelihood in nats of each row's ``expected`` ids (may be empty); rows that have not stopped start.
+
+    ``logits`` (vocabulary,) follow the prompt. The expected ids are appended in one forward pass. As long as an
+    answer equals them, that pass gives its tokens too; where they part, the row is rolled back.
+    """
+    width = max(map(len, expected)) - 1
+    after = batch.forward([ids[:-1] for ids in expected], logits_to_keep=width) if width > 0 else None
+    scores, wrong = [], []
+    for i, (row, ids) in enumerate(zip(generations, expected, strict=True)):
+        following = [logits[i], *(after[i, width - len(ids) + 1 :] if after is not None and len(ids) > 1 else ())]
+        scores.append(sum(x.float().log_softmax(-1)[token].item() for x, token in zip(following, ids, strict=False)))
+        agreed = 0
+        for x, token in zip(following, ids or [None], strict=True):
+            if not row.stop_reason:
+                row.step(x)
+            if row.stop_reason or row.output_ids[-1] != token:
+                break
+            agreed += 1
+        wrong.append(max(0, len(ids) - 1 - agreed))
+    batch.rollback(wrong)
+    return scores
+
+
+def generate_and_score(
+    model: Any, generations: Sequence[Generation], expected: Sequence[list[int]], **options: Any
+) -> Iterator[tuple[list[int], list[float]]]:
+    """Run generations to their ends, batch by batch, and score what was expected of each prompt.
+
+    Yields the numbers of a batch's generations and the log-likelihoods of ``expected``, 0 for an empty one.
+    ``options`` as in ``prefill_shared``.
+    """
+    longest = max((row.max_tokens for row in generations), default=0) + max(map(len, expected), default=0)
+    for rows, batch, logits in prefill_shared(model, generations, longest, **options):
+        batch_rows = [generations[i] for i in rows]
+        scores = score_and_start(batch, logits, batch_rows, [expected[i] for i in rows])
+        for _ in decode(batch, batch_rows):
+            pass
+        del batch
+        yield rows, scores

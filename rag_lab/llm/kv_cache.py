@@ -1,146 +1,94 @@
-"""Layers of a model's key-value state with room behind it: one more token is written, and nothing is copied."""
+"""KV caches that have capacity to spare, so that one more token is appended and nothing is copied."""
 
-import math
-from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import count
 from typing import Any
 
-ROOM = 64  # tokens that are written before all that was read is copied once
+GROWTH_TOKENS = 64  # capacity to spare, in tokens, when a layer has to grow
 
 
 @cache
-def growing_layer() -> Any:
-    """transformers' ``DynamicLayer``, which copies all keys and values for each new token, with room for more.
+def preallocated_kv_layer() -> Any:
+    """The class of a cache layer, made on the first call since transformers is slow to import.
 
-    With some thousand tokens read by several texts side by side, these copies take longer than the model does.
+    transformers' own ``DynamicLayer`` copies all keys and values for each new token. For a batch with some thousand
+    tokens, that takes longer than the model's forward pass.
     """
-    import torch
     from transformers.cache_utils import DynamicLayer
 
-    class GrowingLayer(DynamicLayer):
-        keys: Any
-        values: Any
+    class PreallocatedKVLayer(DynamicLayer):
+        """``keys`` and ``values`` (rows, key heads, tokens, dimensions) are the first tokens of two larger buffers."""
 
-        def __init__(self) -> None:
-            super().__init__()
-            self._rooms: list[Any] = [None, None]  # of keys and of values
-            self._memory: list[Any] = [None, None]  # in which reserved rooms lie
-
-        def reserve(self, lengths: Sequence[int], more: int, key_states: Any, value_states: Any) -> None:
-            """Room for texts of so many tokens and ``more``, which end together, with zeros before the shorter ones.
-
-            It takes the place of the room that was reserved before, where that is large enough.
-            """
-            self.lazy_initialization(key_states, value_states)
-            width = max(lengths)
-            rooms = []
-            for i, like in enumerate((key_states, value_states)):
-                shape = (len(lengths), like.shape[1], width + more, like.shape[-1])
-                size = math.prod(shape)
-                if self._memory[i] is None or len(self._memory[i]) < size:
-                    self._rooms[i] = self._memory[i] = None  # given back before more is asked for
-                    self._memory[i] = like.new_empty(size)
-                rooms.append(self._memory[i][:size].view(shape))
-            for row, length in enumerate(lengths):
-                for room in rooms:
-                    room[row, :, : width - length] = 0  # masked out, which does not help against what is no number
-            self._hold(rooms, width)
+        def allocate(self, rows: int, capacity: int, like: tuple[Any, Any], length: int) -> None:
+            """New buffers of ``capacity`` tokens per row, of which ``length`` count as filled."""
+            self.lazy_initialization(*like)
+            self.buffers = [x.new_empty(rows, x.shape[1], capacity, x.shape[-1]) for x in like]
+            self._set_length(length)
 
         def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-            if not self.is_initialized:
-                self.lazy_initialization(key_states, value_states)
-            self.keys = self._append(0, self.keys, key_states)
-            self.values = self._append(1, self.values, value_states)
+            new, start = (key_states, value_states), self.get_seq_length()
+            end = start + key_states.shape[-2]
+            if not self.is_initialized or end > self.buffers[0].shape[-2]:
+                old = (self.keys, self.values)
+                self.allocate(len(key_states), end + GROWTH_TOKENS, new, end)
+                if start:
+                    self._write(slice(None), 0, start, old)
+            self._write(slice(None), start, end, new)
+            self._set_length(end)
             return self.keys, self.values
 
-        def batch_select_indices(self, indices: Any) -> None:
-            """Rows in their order, each once, move up within the room; otherwise they are copied."""
-            numbers = torch.as_tensor(indices)
-            rows = [] if numbers.dtype == torch.bool else numbers.tolist()
-            held = zip(self._rooms, (self.keys, self.values), strict=True)
-            in_room = all(room is not None and room.data_ptr() == x.data_ptr() for room, x in held)
-            if not in_room or not rows or rows[0] < 0 or rows != sorted(set(rows)):
-                super().batch_select_indices(indices)
-                return
-            known = self.get_seq_length()
-            for room in self._rooms:
-                for place, row in enumerate(rows):
-                    if place != row:
-                        room[place, :, :known] = room[row, :, :known]
-            self._hold([room[: len(rows)] for room in self._rooms], known)
+        def copy_row(self, row: int, source: Any) -> None:
+            """Fill a row with the only row of ``source``, left-padded with zeros."""
+            start = self.get_seq_length() - source.get_seq_length()
+            self._write(row, 0, start, (0, 0))  # zeroed, because masking does not stop NaN
+            self._write(row, start, self.get_seq_length(), (source.keys[0], source.values[0]))
 
-        def _hold(self, rooms: list[Any], known: int) -> None:
-            self._rooms = rooms
-            self.keys, self.values = (room[..., :known, :] for room in rooms)
+        def batch_select_indices(self, indices: list[int]) -> None:
+            """Keep these rows, which must increase; they move up within the buffers."""
+            for buffer in self.buffers:
+                for target, row in enumerate(indices):
+                    if target != row:
+                        buffer[target] = buffer[row]
+            self.buffers = [buffer[: len(indices)] for buffer in self.buffers]
+            self._set_length(self.get_seq_length())
 
-        def _append(self, i: int, old: Any, new: Any) -> Any:
-            """``old`` with ``new`` behind it, in the room where ``old`` still lies in it (it may have been cut)."""
-            room, known = self._rooms[i], old.shape[-2] if old.numel() else 0
-            width = known + new.shape[-2]
-            in_place = room is not None and len(room) == len(new) and room.data_ptr() == old.data_ptr()
-            if not in_place or room.shape[-2] < width:
-                room = new.new_empty(*new.shape[:2], width + ROOM, new.shape[-1])
-                if known:
-                    room[..., :known, :] = old
-                self._rooms[i] = room
-            room[..., known:width, :] = new
-            return room[..., :width, :]
+        def _write(self, rows: int | slice, start: int, end: int, states: tuple[Any, Any]) -> None:
+            for buffer, new in zip(self.buffers, states, strict=True):
+                buffer[rows, :, start:end] = new
 
-    return GrowingLayer
+        def _set_length(self, length: int) -> None:
+            self.keys, self.values = (buffer[:, :, :length] for buffer in self.buffers)
+
+    return PreallocatedKVLayer
 
 
-@cache
-def row_layer() -> Any:
-    """A layer of one text, whose keys and values lie in the room of a ``growing_layer`` for several texts."""
-    from transformers.cache_utils import DynamicLayer
-
-    class RowLayer(DynamicLayer):
-        keys: Any
-        values: Any
-
-        def __init__(self, whole: Any, lengths: Sequence[int], more: int, row: int) -> None:
-            super().__init__()
-            self._whole, self._lengths, self._more, self._row = whole, lengths, more, row
-
-        def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-            if not self._whole.is_initialized:
-                self._whole.reserve(self._lengths, self._more, key_states, value_states)
-            if not self.is_initialized:
-                self.lazy_initialization(key_states, value_states)
-            start = max(self._lengths) - self._lengths[self._row]
-            known = start + self.get_seq_length()
-            stop = known + key_states.shape[-2]
-            rows = [x[self._row : self._row + 1] for x in (self._whole.keys, self._whole.values)]
-            for row, new in zip(rows, (key_states, value_states), strict=True):
-                row[:, :, known:stop] = new
-            self.keys, self.values = (row[:, :, start:stop] for row in rows)
-            return self.keys, self.values
-
-    return RowLayer
-
-
-def side_by_side(lengths: Sequence[int], more: int, old: Any = None) -> tuple[Any, list[Any]]:
-    """The state of texts of so many tokens, and each text's own part of it; layers come as the model writes them.
-
-    Each text is read into its part, one after the other and to its end; then all go on together, by ``more`` tokens.
-    ``old`` is such a state that is done with: its memory is used again, since touching fresh memory takes time.
-    """
+def empty_cache() -> Any:
+    """A transformers ``Cache`` without tokens; its layers are made when the model writes to them."""
     from transformers import Cache
 
-    whole = Cache(layer_class_to_replicate=growing_layer()) if old is None else old
-    for layer in whole.layers:
-        layer.is_initialized = False
+    return Cache(layer_class_to_replicate=preallocated_kv_layer())
 
-    def layers_of(row: int) -> Callable[[], Any]:
-        numbers = count()
 
-        def next_layer() -> Any:
-            number = next(numbers)
-            if number == len(whole.layers):
-                whole.layers.append(growing_layer()())
-            return row_layer()(whole.layers[number], lengths, more, row)
+def copy_prefix(kv_cache: Any, length: int) -> Any:
+    """The first ``length`` tokens of a cache, independent of the original."""
+    copy = empty_cache()
+    for i, layer in enumerate(kv_cache.layers):
+        copy.update(layer.keys[:, :, :length], layer.values[:, :, :length], i)
+    return copy
 
-        return next_layer
 
-    return whole, [Cache(layer_class_to_replicate=layers_of(row)) for row in range(len(lengths))]
+def copy_rows(batch: Any, row: int, source: Any, rows: int, width: int, capacity: int) -> None:
+    """Copy a cache of one row to ``row`` of ``batch``, left-padded to ``width`` tokens.
+
+    Buffers for ``rows`` rows of ``capacity`` tokens are made at the first call, when ``batch`` is empty.
+    """
+    for i, layer in enumerate(source.layers):
+        if len(batch.layers) == i:
+            batch.layers.append(preallocated_kv_layer()())
+            batch.layers[i].allocate(rows, capacity, (layer.keys, layer.values), width)
+        batch.layers[i].copy_row(row, layer)
+
+
+def kv_bytes(kv_cache: Any) -> int:
+    """Bytes of all keys and values in a cache."""
+    states = [x for layer in kv_cache.layers for x in (layer.keys, layer.values)]
+    return sum(x.numel() * x.element_size() for x in states)

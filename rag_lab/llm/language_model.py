@@ -100,7 +100,7 @@ class ScoringModel(LanguageModel, Protocol):
     ) -> list[float]:
         """For each prompt the log-probability of its continuation in nats."""
 
-    def complete_and_rate(
+    def generate_and_score(
         self, prompts: Sequence[Prompt], expected: Sequence[str], max_tokens: int = 64, stop: Sequence[str] = ()
     ) -> Iterator[tuple[int, Completion, float]]:
         """Number, completion and log-likelihood of the expected answer, for each prompt, as they are finished."""

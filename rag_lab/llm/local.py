@@ -1,4 +1,4 @@
-"""Language models on transformers, with their prefix cache; and the types that they share with Claude."""
+"""Chat models on transformers, run on this machine."""
 
 import json
 import time
@@ -9,23 +9,30 @@ from pathlib import Path
 from typing import Any
 
 from rag_lab.llm.chat_template import chat_tokens, text_tokens
-from rag_lab.llm.generation import Reading, Writing, batches, bears_gaps
+from rag_lab.llm.generation import (
+    Generation,
+    PrefixCache,
+    decode,
+    generate_and_score,
+    kv_bytes_per_token,
+    prefill_shared,
+    supports_left_padding,
+)
 from rag_lab.llm.gguf import dequantised
-from rag_lab.llm.prefix_cache import PrefixCache, empty_state, token_bytes
-from rag_lab.llm.prefix_sharing import read_shared, write_and_rate
 from rag_lab.llm.prompt import Block, Completion, Prompt, Stream, Usage, finish
 from rag_lab.models import hub
 from rag_lab.models.cpu_kernels import pack_linear_layers
 from rag_lab.models.long_attention import use_block_attention
 
-STATE_BYTES = 1 << 30  # of keys and values that texts have side by side, at most; a text alone may have more
+MAX_KV_BYTES = 1 << 30  # of the KV cache of one batch; a single sequence may take more
 
 
 class LocalLLM:
     """A chat model on transformers; ``model`` and ``tokenizer`` are transformers' own, for what is not offered here.
 
-    With ``prefix_cache`` a prompt's fixed beginning (up to its last block with ``cache`` set) is read once and its
-    key-value state reused; answers are the same without it, but for rounding, and slower.
+    ``window`` is the most tokens of prompt and answer together. Results are kept under ``identity``. With
+    ``prefix_cache`` the prompt up to its last cache mark is prefilled once and its KV cache is reused by later calls;
+    the output differs only by rounding.
     """
 
     paid = enforces_schema = False
@@ -34,34 +41,34 @@ class LocalLLM:
 
     def __init__(self, name: str, model: Any, tokenizer: Any, prefix_cache: bool = True, identity: str = "") -> None:
         self.name = name
-        self.identity = identity or name  # what results of this model are kept under
+        self.identity = identity or name
         self.dtype = str(model.dtype).removeprefix("torch.")
         self.model = model.eval()
         self.tokenizer = tokenizer
-        self.prefix_cache = prefix_cache and bears_gaps(model)  # a beginning, then rows filled up to one length
+        self.prefix_cache = prefix_cache
         config = model.config.get_text_config()
-        names = ("max_position_embeddings", "max_seq_len")  # the second is MPT's
-        self.window: int = next(getattr(config, name) for name in names if hasattr(config, name))  # prompt and answer
-        ends = model.generation_config.eos_token_id
-        self._ends = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
+        self.window: int = getattr(config, "max_position_embeddings", None) or config.max_seq_len  # the latter in MPT
+        eos = model.generation_config.eos_token_id
+        self._eos_ids = {tokenizer.eos_token_id, *(eos if isinstance(eos, list) else [eos])}
 
     @cached_property
-    def _room(self) -> int:
-        """How many ids may be side by side."""
-        return STATE_BYTES // max(1, token_bytes(self.model))
+    def _capacity(self) -> int:
+        """The most tokens in the KV cache of a batch."""
+        return MAX_KV_BYTES // max(1, kv_bytes_per_token(self.model))
 
     @cached_property
     def _prefixes(self) -> PrefixCache:
-        return PrefixCache(self.model, max_tokens=min(self.window, self._room))
+        return PrefixCache(self.model, max_tokens=min(self.window, self._capacity))
 
     @classmethod
     def load(
         cls, name: str = "smollm2", dtype: str | None = None, device: str | None = None, prefix_cache: bool = True
     ) -> "LocalLLM":
-        """Load by short name, hub id or path (see ``models.resolve``, whose errors it raises).
+        """Load by short name, hub id or path (see ``hub.resolve``, whose errors it raises).
 
-        ``dtype`` is ``float32`` or ``bfloat16``; by default bfloat16 where the device computes it, and ``device``
-        the first of CUDA, MPS and CPU that is there. A GGUF is de-quantised once (see ``gguf_cache``).
+        ``dtype`` is ``float32`` or ``bfloat16``; the default is bfloat16 if the device computes it in hardware.
+        ``device`` is by default the first of CUDA, MPS and CPU that exists. A GGUF is de-quantised once (see
+        ``gguf``). Raises ValueError if the model is not a language model.
         """
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -79,9 +86,9 @@ class LocalLLM:
         )
         if missing := sorted(report["missing_keys"]):
             raise ValueError(
-                f"{name} is no language model: it has no weights for {missing[0]} and {len(missing) - 1} more."
+                f"{name} is not a language model: it has no weights for {missing[0]} and {len(missing) - 1} more."
             )
-        identity = name if files.source == "package" else _weights_identity(source, model)
+        identity = name if files.source == "package" else f"{name}@{hub.weights_revision(name)}"
         model = use_block_attention(pack_linear_layers(model.to(device)))
         return cls(name, model, AutoTokenizer.from_pretrained(source), prefix_cache, identity)
 
@@ -89,11 +96,11 @@ class LocalLLM:
         return f"LocalLLM({self.name!r}, {self.dtype})"
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text on its own, in which nothing counts as a control token."""
+        """Tokens of a text alone; nothing in it counts as a control token."""
         return len(text_tokens(self.tokenizer, text))
 
     def count_prompt_tokens(self, prompt: Prompt) -> int:
-        """Tokens of a prompt as it is read, with the chat template's own."""
+        """Tokens of a prompt, those of the chat template included."""
         return len(chat_tokens(self.tokenizer, prompt).ids)
 
     def complete(
@@ -105,7 +112,7 @@ class LocalLLM:
         stop: Sequence[str] = (),
         seed: int = 0,
     ) -> Completion:
-        """What the model writes after ``prompt``; see ``stream``."""
+        """The whole answer to ``prompt``; parameters and errors as in ``stream``."""
         return finish(self.stream(prompt, max_tokens, temperature, schema, stop, seed))
 
     def stream(
@@ -117,28 +124,24 @@ class LocalLLM:
         stop: Sequence[str] = (),
         seed: int = 0,
     ) -> Stream:
-        """Pieces of the answer as they are written, never half a character; the generator returns the Completion.
+        """Text deltas of the answer, never half a character; the generator returns the Completion.
 
-        Joined, the pieces are ``Completion.text``, which starts with the prompt's beginning, if it has one, and ends
-        before the first of the ``stop`` texts. Temperature 0 takes the likeliest token, above it tokens are drawn
-        with ``seed``. A ``schema`` is only asked for, in the system text: what comes back may not follow it.
-        Raises TypeError for a prompt that is not a Prompt, ValueError where prompt and answer exceed the window.
+        Joined, the deltas are ``Completion.text``. It starts with the prompt's prefill, if there is one, and ends
+        before the first of the ``stop`` texts. Temperature 0 takes the most likely token; above 0, tokens are sampled
+        with ``seed``. A ``schema`` is only described in the system text: the answer may not follow it.
+        Raises TypeError unless ``prompt`` is a Prompt, ValueError if prompt and answer exceed the window.
         """
-        prefix, row = self._prepare(prompt, max_tokens, temperature, schema, stop, seed)
+        row = self._generation(prompt, max_tokens, temperature, schema, stop, seed)
 
-        def pieces() -> Stream:
+        def deltas() -> Stream:
             started = time.perf_counter()
-            unread = len(row.unread)
-            reading, known = self._start(prefix, 1)
-            while not row.reason:
-                row.step(reading.read([row.unread])[0, -1])
-                if piece := row.piece():
-                    yield piece
-            seconds = time.perf_counter() - started
-            usage = Usage(unread, len(prefix) - known, known, len(row.written), seconds)
-            return Completion(row.text, usage, row.reason)
+            _, batch, logits = next(prefill_shared(self.model, [row], max_tokens, **self._batching(1)))
+            for _ in decode(batch, [row], logits):
+                if delta := row.text_delta():
+                    yield delta
+            return _completion(row, time.perf_counter() - started)
 
-        return pieces()
+        return deltas()
 
     def complete_many(
         self,
@@ -150,30 +153,13 @@ class LocalLLM:
         seed: int = 0,
         batch_size: int = 8,
     ) -> list[Completion]:
-        """``complete`` for each prompt, in order; those with the same fixed beginning are written side by side.
+        """``complete`` for each prompt, in order, decoded in batches; a batch's seconds are divided evenly.
 
-        A batch's seconds are shared out evenly. In bfloat16 it may round to other tokens than a prompt alone does.
+        In bfloat16, a prompt in a batch may round to other tokens than the same prompt alone.
         """
-        rows = [self._prepare(prompt, max_tokens, temperature, schema, stop, seed) for prompt in prompts]
-        usages = [Usage()] * len(rows)
-        unread_rows = [(prefix, row.unread) for prefix, row in rows]
-        for prefix, batch in batches(unread_rows, self._room, batch_size, more=max_tokens):
-            started = time.perf_counter()
-            unread = [len(rows[i][1].unread) for i in batch]
-            reading, known = self._start(prefix, len(batch))
-            writing = [rows[i][1] for i in batch]
-            while writing:
-                for row, logits in zip(writing, reading.read([row.unread for row in writing]), strict=True):
-                    row.step(logits[-1])
-                going = [i for i, row in enumerate(writing) if not row.reason]
-                if 0 < len(going) < len(writing):
-                    reading.keep_rows(going)
-                writing = [writing[i] for i in going]
-            seconds = (time.perf_counter() - started) / len(batch)
-            for i, count in zip(batch, unread, strict=True):
-                usages[i] = Usage(count, len(prefix) - known, known, len(rows[i][1].written), seconds)
-                known = len(prefix)  # only the first has paid for reading it
-        return [Completion(row.text, usage, row.reason) for (_, row), usage in zip(rows, usages, strict=True)]
+        rows = [self._generation(prompt, max_tokens, temperature, schema, stop, seed) for prompt in prompts]
+        done = sorted(self._run(rows, [[]] * len(rows), batch_size), key=lambda found: found[0])
+        return [completion for _, completion, _ in done]
 
     def complete_groups(
         self,
@@ -191,112 +177,109 @@ class LocalLLM:
     def log_likelihood(self, prompt: Prompt, continuation: str) -> float:
         """Log-probability in nats of ``continuation`` after ``prompt``: the sum over its tokens, each given the rest.
 
-        The continuation is tokenised on its own, as it would be written: after a beginning it starts with its space.
+        The continuation is tokenised alone, as it would be generated: after a prefill it starts with its space.
         """
         return self.log_likelihoods([prompt], [continuation])[0]
 
     def log_likelihoods(
         self, prompts: Sequence[Prompt], continuations: Sequence[str], batch_size: int = 8
     ) -> list[float]:
-        """``log_likelihood`` of each pair, in order; those with the same fixed beginning are read side by side."""
-        import torch
-
-        rows = []
+        """``log_likelihood`` of each pair, in order, computed in batches."""
+        rows, expected = [], []
         for prompt, continuation in zip(prompts, continuations, strict=True):
-            answer = text_tokens(self.tokenizer, continuation)
-            if not answer:
-                raise ValueError("The continuation is empty: there is nothing to find the likelihood of.")
-            prefix, unread, _ = self._tokens(prompt, len(answer))
-            rows.append((prefix, unread + answer[:-1], answer))
-        totals = [0.0] * len(rows)
-        for prefix, batch in batches([row[:2] for row in rows], self._room, batch_size):
-            reading, _ = self._start(prefix, len(batch))
-            logits = reading.read([rows[i][1] for i in batch], keep=max(len(rows[i][2]) for i in batch))
-            for row, i in zip(logits, batch, strict=True):
-                answer = torch.tensor(rows[i][2], device=row.device)[:, None]
-                totals[i] = row[-len(answer) :].float().log_softmax(-1).gather(1, answer).sum().item()
-        return totals
+            expected.append(self._text_ids(continuation))
+            rows.append(self._generation(prompt, len(expected[-1])))
+            rows[-1].max_tokens, rows[-1].stop_reason = 0, "max_tokens"  # only scored
+        done = sorted(self._run(rows, expected, batch_size), key=lambda found: found[0])
+        return [score for _, _, score in done]
 
-    def complete_and_rate(
+    def generate_and_score(
         self, prompts: Sequence[Prompt], expected: Sequence[str], max_tokens: int = 64, stop: Sequence[str] = ()
     ) -> Iterator[tuple[int, Completion, float]]:
-        """For each prompt its number, what ``complete`` gives, and ``log_likelihood`` of ``expected``: one reading.
+        """For each prompt: its number, what ``complete`` gives, and ``log_likelihood`` of ``expected``.
 
-        They come as they are done. What prompts begin with in common is read once, wherever it ends: neither cache
-        marks nor ``prefix_cache`` matter. Answers are written side by side, so bfloat16 may round to other tokens. A
-        model that bears no gaps (see ``decoding``) reads one prompt after the other.
-        Raises as both, before anything is read.
+        They come batch by batch, not in order. Each prefix that prompts share is prefilled once, wherever it ends;
+        the prefix cache is not used. In bfloat16, the answers may round to other tokens than in ``complete``.
+        Raises what ``complete`` and ``log_likelihood`` raise, before the first forward pass.
         """
-        texts, writing, answers = [], [], []
+        rows, ids = [], []
         for prompt, answer in zip(prompts, expected, strict=True):
-            answers.append(text_tokens(self.tokenizer, answer))
-            if not answers[-1]:
-                raise ValueError("An expected answer is empty: there is nothing to find the likelihood of.")
-            room = max(max_tokens, len(answers[-1])) if max_tokens > 0 else max_tokens  # 0 and less are refused
-            prefix, row = self._prepare(prompt, room, 0.0, None, stop, 0)
-            row.max_tokens = max_tokens
-            texts.append(prefix + row.unread)
-            writing.append(row)
-        if not bears_gaps(self.model):
-            for i, (prompt, answer) in enumerate(zip(prompts, expected, strict=True)):
-                yield i, self.complete(prompt, max_tokens, stop=stop), self.log_likelihood(prompt, answer)
-            return
+            ids.append(self._text_ids(answer))
+            rows.append(self._generation(prompt, max_tokens, stop=stop, min_tokens=len(ids[-1])))
+            rows[-1].prefix_length = 0
+        yield from self._run(rows, ids, len(rows))
+
+    def _run(
+        self, rows: Sequence[Generation], expected: Sequence[list[int]], max_rows: int
+    ) -> Iterator[tuple[int, Completion, float]]:
         started = time.perf_counter()
-        more = max_tokens + max(map(len, answers), default=0)
-        for rows, reading, logits in read_shared(self.model, texts, more, self._room):
-            rated = write_and_rate(reading, logits, [writing[i] for i in rows], [answers[i] for i in rows])
-            seconds = (time.perf_counter() - started) / len(rows)
-            for i, likelihood in zip(rows, rated, strict=True):
-                usage = Usage(len(texts[i]), output_tokens=len(writing[i].written), seconds=seconds)
-                yield i, Completion(writing[i].text, usage, writing[i].reason), likelihood
+        for batch, scores in generate_and_score(self.model, rows, expected, **self._batching(max_rows)):
+            seconds = (time.perf_counter() - started) / len(batch)
+            for i, score in zip(batch, scores, strict=True):
+                yield i, _completion(rows[i], seconds), score
             started = time.perf_counter()
 
-    def _prepare(
-        self, prompt: Prompt, max_tokens: int, temperature: float, schema: Any, stop: Sequence[str], seed: int
-    ) -> tuple[list[int], Writing]:
-        """The fixed beginning's ids, and the answer that is to be written after the rest."""
+    def _batching(self, max_rows: int) -> dict[str, Any]:
+        """The options of ``prefill_shared``."""
+        max_rows = max_rows if supports_left_padding(self.model) else 1
+        return {"max_rows": max_rows, "capacity": self._capacity, "prefix_cache": self._prefixes}
+
+    def _text_ids(self, text: str) -> list[int]:
+        ids = text_tokens(self.tokenizer, text)
+        if not ids:
+            raise ValueError(f"The text to score is {text!r}, which has no tokens: give one that has.")
+        return ids
+
+    def _generation(
+        self,
+        prompt: Prompt,
+        max_tokens: int,
+        temperature: float = 0.0,
+        schema: Mapping[str, Any] | None = None,
+        stop: Sequence[str] = (),
+        seed: int = 0,
+        min_tokens: int = 0,
+    ) -> Generation:
+        """The state of an answer before its first token. ``min_tokens`` must fit the window too."""
         import torch
 
-        if max_tokens < 1 or temperature < 0 or "" in stop:
-            raise ValueError(
-                f"max_tokens {max_tokens} is under 1, temperature {temperature} under 0, or a stop text empty."
-            )
-        prefix, unread, lead = self._tokens(prompt, max_tokens, schema)
-        beginning = prompt.turns[-1].text if lead else ""
-        generator = torch.Generator().manual_seed(seed)
-        return prefix, Writing(
-            self.tokenizer, self._ends, unread, lead, beginning, max_tokens, temperature, tuple(stop), generator
-        )
-
-    def _tokens(self, prompt: Prompt, max_tokens: int, schema: Any = None) -> tuple[list[int], list[int], list[int]]:
-        """Ids of the fixed beginning, of the rest, and of the rest's end that is the assistant's beginning."""
         if not isinstance(prompt, Prompt):
             raise TypeError(f"A Prompt is needed, not {type(prompt).__name__}: write Prompt.of(question).")
-        if schema is not None:
-            prompt = _asking_for(prompt, schema)
-        ids, fixed, beginning = chat_tokens(self.tokenizer, prompt)
-        if len(ids) + max_tokens > self.window:
+        if max_tokens < 1 or temperature < 0 or "" in stop:
             raise ValueError(
-                f"{self.name}: a prompt of {len(ids)} tokens and an answer of up to {max_tokens} make "
-                f"{len(ids) + max_tokens}, but the window has {self.window}: shorten one of them."
+                f"max_tokens is {max_tokens}, temperature {temperature}, stop {tuple(stop)}: pass at least 1 token, "
+                "a temperature of at least 0, and no empty stop text."
             )
-        fixed = min(fixed, len(ids) - 1) if self.prefix_cache else 0
-        return ids[:fixed], ids[fixed:], ids[len(ids) - beginning :]
+        ids, prefix_length, prefill_length = chat_tokens(self.tokenizer, _with_schema(prompt, schema))
+        longest = max(max_tokens, min_tokens)
+        if len(ids) + longest > self.window:
+            raise ValueError(
+                f"{self.name}: a prompt of {len(ids)} tokens and an answer of up to {longest} make "
+                f"{len(ids) + longest}, but the window has {self.window}: shorten one of them."
+            )
+        return Generation(
+            self.tokenizer,
+            ids,
+            max_tokens,
+            self._eos_ids,
+            prefix_length=min(prefix_length, len(ids) - 1) if self.prefix_cache else 0,
+            prefill_length=prefill_length,
+            prefill=prompt.turns[-1].text if prefill_length else "",
+            temperature=temperature,
+            stop=tuple(stop),
+            generator=torch.Generator().manual_seed(seed),
+        )
 
-    def _start(self, prefix: list[int], rows: int) -> tuple[Reading, int]:
-        """A reading that has ``prefix`` behind it, and how many of its tokens were not read now."""
-        state, known = self._prefixes.state(prefix, rows) if prefix else (empty_state(), 0)
-        return Reading(self.model, state, rows), known
+
+def _completion(row: Generation, seconds: float) -> Completion:
+    new_prefix = row.prefix_length - row.cached_tokens
+    prompt_tokens = len(row.prompt_ids) - row.prefix_length
+    usage = Usage(prompt_tokens, new_prefix, row.cached_tokens, len(row.output_ids), seconds)
+    return Completion(row.text, usage, row.stop_reason)
 
 
-def _weights_identity(source: str, model: Any) -> str:
-    """A hub model with its revision, or a folder with the sizes and times of its files: it may be trained on."""
-    if not Path(source).is_dir():
-        return f"{source}@{model.config._commit_hash}"
-    files = sorted(path for path in Path(source).iterdir() if path.is_file())
-    return f"{source} {[(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]}"
-
-
-def _asking_for(prompt: Prompt, schema: Mapping[str, Any]) -> Prompt:
+def _with_schema(prompt: Prompt, schema: Mapping[str, Any] | None) -> Prompt:
+    if schema is None:
+        return prompt
     request = f"Answer only with JSON that follows this JSON schema:\n{json.dumps(schema, ensure_ascii=False)}"
     return replace(prompt, system=(*prompt.system, Block(f"\n\n{request}" if prompt.system else request)))

@@ -7,8 +7,11 @@ import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
+
+from rag_lab.storage import content_key
 
 Pooling = Literal["mean", "cls", "last"]
 ModelKind = Literal["encoder", "language model", "classifier"]
@@ -241,16 +244,24 @@ def best_dtype(device: str = "cpu") -> str:
     return "bfloat16" if any(cpu.get(key) for key in ("avx512_bf16", "amx_bf16", "bf16")) else "float32"
 
 
-@functools.cache
-def model_identity(name: str) -> list[Any]:
-    """What tells a model from another of the same name: its files' names and sizes (a folder's with their times), or
-    its revision at the hub; and the number format and device that it is computed with here."""
-    files = resolve(name)
-    here = [name, device(), best_dtype(device())]
-    if files.source == "hub":
-        from transformers import AutoConfig
+def weights_revision(name: str) -> str:
+    """What tells a model's weights from others of the same name.
 
-        return [*here, files.path_or_id, AutoConfig.from_pretrained(files.path_or_id)._commit_hash]
-    found = sorted(path for path in Path(files.path_or_id).iterdir() if path.is_file())
-    times = files.source == "path"  # what pip installs is made anew on every machine
-    return [*here, [[path.name, path.stat().st_size, path.stat().st_mtime_ns if times else 0] for path in found]]
+    The version of its package, its commit at the hub, or a digest of the names, sizes and times of its files.
+    """
+    files = resolve(name)
+    if files.source == "package":
+        return f"{BUNDLED[name].package} {version(BUNDLED[name].package)}"
+    if files.source == "hub":
+        from huggingface_hub import hf_hub_download
+
+        return Path(hf_hub_download(files.path_or_id, "config.json")).parent.name  # the cache's folder of a commit
+    paths = sorted(path for path in Path(files.path_or_id).glob(files.gguf_file or "*") if path.is_file())
+    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    return f"a folder, digest {content_key(stats)[:12]}"
+
+
+@functools.cache
+def model_identity(name: str) -> list[str]:
+    """Name, revision, device and dtype: what a model's kept results depend on, if it is loaded with the defaults."""
+    return [name, weights_revision(name), device(), best_dtype(device())]

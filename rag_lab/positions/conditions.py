@@ -44,7 +44,7 @@ def run_conditions(
     for the name of a model and other things that are none.
     """
     paid = isinstance(llm, ClaudeLLM)
-    if isinstance(llm, type) or not (paid or hasattr(llm, "complete_and_rate")):
+    if isinstance(llm, type) or not (paid or hasattr(llm, "generate_and_score")):
         name = repr(llm) if isinstance(llm, str) else "a name"
         raise TypeError(f"{llm!r} is no model: pass LocalLLM.load({name}) or ClaudeLLM({name}).")
     replies = iter(_ask_claude(llm, asked, max_tokens) if paid else _ask_local(llm, asked, max_tokens, store))
@@ -90,7 +90,7 @@ def _ask_local(llm: Any, asked: Sequence[PromptSet], max_tokens: int, store: Sto
     missing = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in known}
     todo = list(missing)
     asking = [missing[key][0] for key in todo], [missing[key][1] for key in todo]
-    for number, completion, nats in llm.complete_and_rate(*asking, max_tokens, STOP):
+    for number, completion, nats in llm.generate_and_score(*asking, max_tokens, STOP):
         known[todo[number]] = {"text": completion.text, "log_likelihood": nats}
         if store is not None:
             store.put(todo[number], known[todo[number]])

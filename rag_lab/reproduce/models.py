@@ -3,8 +3,6 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, TypeVar
 
 from rag_lab import settings
@@ -95,19 +93,8 @@ def _has_key() -> bool:
 
 
 def revision(name: str) -> str:
-    """A package's version or a hub model's commit; for a folder or Claude, words that say there is none."""
-    if is_paid(name):
-        return "by its name"
-    files = hub.resolve(name)
-    if files.source == "package":
-        package = hub.BUNDLED[name].package
-        return f"{package} {version(package)}"
-    if files.source == "path":
-        return "a folder"
-    from huggingface_hub import try_to_load_from_cache
-
-    config = try_to_load_from_cache(files.path_or_id, "config.json")
-    return Path(config).parent.name if isinstance(config, str) else "not in the cache"
+    """The revision of a model's weights; Claude has none beside its name."""
+    return "by its name" if is_paid(name) else hub.weights_revision(name)
 
 
 def cached_vectors(encoder: Encoder, inputs: Any, encode: Callable[[], Vectors]) -> Vectors:

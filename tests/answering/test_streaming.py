@@ -12,7 +12,7 @@ from rag_lab.answering.pipeline import answer
 from rag_lab.answering.streaming import AnswerEvent, DoneEvent, SourcesEvent, stream_answer
 from rag_lab.answering.trace import Answer
 from rag_lab.llm.claude import ClaudeLLM
-from rag_lab.llm.generation import Reading
+from rag_lab.llm.generation import DecodingBatch
 from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.spending import OverBudget
 from rag_lab.prompting.build import REFUSAL
@@ -115,16 +115,16 @@ def test_a_stream_of_claude_that_dies_is_not_shown_where_checks_come_first(messa
 
 def test_an_error_in_a_local_model_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     llm = smollm2()
-    read = Reading.read
+    forward = DecodingBatch.forward
     calls: list[Any] = []
 
-    def dying(self: Reading, *args: Any, **keywords: Any) -> Any:
+    def dying(self: DecodingBatch, *args: Any, **keywords: Any) -> Any:
         calls.append(args)
         if len(calls) > 3:
             raise RuntimeError("not enough memory")
-        return read(self, *args, **keywords)
+        return forward(self, *args, **keywords)
 
-    monkeypatch.setattr(Reading, "read", dying)
+    monkeypatch.setattr(DecodingBatch, "forward", dying)
     streamed: list[AnswerEvent] = []
     with pytest.raises(RuntimeError, match="not enough memory"):
         streamed.extend(stream_answer(QUESTION, FOUND, llm, max_tokens=12))

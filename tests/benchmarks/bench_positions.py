@@ -5,8 +5,8 @@ python -m tests.benchmarks.bench_positions [--dtype bfloat16] [--record]
 The peer is transformers' own model: one ``generate`` call per prompt (same weights, dtype, threads, longest answer
 and stop) and one forward pass for the likelihood of the gold answer. "times" compares CPU seconds, which other work
 on the machine moves least; "times_generate_alone" compares with the peer's answers only, though likelihoods are made
-here all the same; "times_by_sharing" with a peer whose layers are packed as ours are, so what is left is reading
-shared tokens once and side by side. Both sides are warmed up with one prompt. The documents need the nq-oracle data
+here all the same; "times_by_sharing" with a peer whose layers are packed as ours are, so what is left is computing
+shared prefixes once, and in batches. Both sides are warmed up with one prompt. The documents need the nq-oracle data
 (RAG_LAB_DATA); without them only the key-value settings are run.
 """
 
@@ -79,9 +79,9 @@ def measure(llm: LocalLLM, setting: str, positions: list[int], n: int) -> dict[s
     pairs = [(task.prompt(item, p), task.gold(item)) for item in task.items(n) for p in positions]
     prompts, golds = [p for p, _ in pairs], [g for _, g in pairs]
 
-    list(llm.complete_and_rate(prompts[:1], golds[:1], task.max_tokens, STOP))  # warm up
+    list(llm.generate_and_score(prompts[:1], golds[:1], task.max_tokens, STOP))  # warm up
     started, cpu = time.perf_counter(), time.process_time()
-    rated_here = llm.complete_and_rate(prompts, golds, task.max_tokens, STOP)
+    rated_here = llm.generate_and_score(prompts, golds, task.max_tokens, STOP)
     here = {i: (completion.text, nats) for i, completion, nats in rated_here}
     seconds, ours = time.perf_counter() - started, time.process_time() - cpu
 

@@ -1,4 +1,4 @@
-"""The prefix cache on against off: tokens read and seconds for situating the same 20 chunks of one document.
+"""The prefix cache on against off: tokens prefilled and seconds for contexts of the same 20 chunks of one document.
 
 python -m tests.benchmarks.bench_prefix_cache [--dtype float32] [--record]     3 minutes on 2 free cores
 
@@ -13,9 +13,9 @@ from typing import Any
 from rag_lab import datasets, results
 from rag_lab.chunking import chunk_words
 from rag_lab.llm.chat_template import chat_tokens
-from rag_lab.llm.generation import Reading
+from rag_lab.llm.generation import prefill
+from rag_lab.llm.kv_cache import empty_cache
 from rag_lab.llm.local import LocalLLM
-from rag_lab.llm.prefix_cache import empty_state
 from rag_lab.llm.prompt import Completion, Prompt, Usage
 from rag_lab.models import hub
 from rag_lab.retrieval.contextual import context_prompt
@@ -49,25 +49,25 @@ def line(way: str, completions: list[Completion], seconds: float, cpu_seconds: f
     }
 
 
-def reading_speed(llm: LocalLLM, tokens: int) -> dict:
-    """Tokens a second of reading ``tokens`` in one go, the better of two."""
+def prefill_speed(llm: LocalLLM, tokens: int) -> dict:
+    """Tokens per second of prefilling ``tokens``, the better of two."""
     seconds, cpu_seconds = [], []
     for _ in range(2):
         started, cpu = time.perf_counter(), time.process_time()
-        Reading(llm.model, empty_state()).read([[1000] * tokens])
+        prefill(llm.model, empty_cache(), [1000] * tokens)
         seconds.append(time.perf_counter() - started)
         cpu_seconds.append(time.process_time() - cpu)
     return {
-        "way": f"reading {tokens} tokens",
+        "way": f"prefill of {tokens} tokens",
         "tokens_per_second": round(tokens / min(seconds)),
         "tokens_per_cpu_second": round(tokens / min(cpu_seconds)),
     }
 
 
 def rows() -> list[dict]:
-    """Contexts of the first chunks, prefix cached and side by side, against a plain ``generate`` call for each.
+    """Contexts of the first chunks, prefix cached and in batches, against a plain ``generate`` call for each.
 
-    The floor is reading the document once and each chunk's part and context.
+    The floor: the document is prefilled once, and so is each chunk's part; then its context is decoded.
     """
     dtype = hub.best_dtype("cpu")
     llm = LocalLLM.load("smollm2", dtype=dtype, device="cpu")
@@ -104,15 +104,15 @@ def main() -> int:
     document, chunks = long_document()
     prompts = [context_prompt(document.text, chunk.text, "beginning") for chunk in chunks]
     table = []
-    for way, cached, side_by_side in (
+    for way, cached, batched in (
         ("cache off", False, False),
         ("cache on", True, False),
-        ("cache on, 8 side by side", True, True),
+        ("cache on, batches of 8", True, True),
     ):
         llm = LocalLLM.load("smollm2", dtype=options.dtype, prefix_cache=cached)
         llm.complete(context_prompt("Warm up.", "Warm up."), max_tokens=2)
         started, cpu = time.perf_counter(), time.process_time()
-        if side_by_side:
+        if batched:
             completions = llm.complete_many(prompts, MAX_TOKENS)
         else:
             completions = [llm.complete(prompt, MAX_TOKENS) for prompt in prompts]
@@ -123,7 +123,7 @@ def main() -> int:
         r["times_fewer_tokens"] = round(table[0]["tokens_read"] / r["tokens_read"], 1)
         r["times_faster"] = round(table[0]["cpu_seconds"] / r["cpu_seconds"], 1)
         r["same_texts"] = sum(a == b for a, b in zip(texts[0], written, strict=True))
-    table += [reading_speed(llm, tokens) for tokens in (512, 2048)]
+    table += [prefill_speed(llm, tokens) for tokens in (512, 2048)]
     for r in table:
         print("  ".join(f"{name}: {value}" for name, value in r.items()))
     if options.record:

@@ -54,36 +54,36 @@ def test_common_length() -> None:
 def test_where_blocks_meet_makes_no_difference_to_the_ids(blocks: list[str], cached: int, beginning: str) -> None:
     tokenizer = smollm2().tokenizer
     user = Turn("user", tuple(Block(text, cache="5m" if i == cached else "") for i, text in enumerate(blocks)))
-    ids, fixed, _ = chat_tokens(tokenizer, Prompt((user,)))
+    ids, prefix_length, _ = chat_tokens(tokenizer, Prompt((user,)))
     assert ids == chat_tokens(tokenizer, Prompt.of("".join(blocks))).ids
     assert tokenizer.decode(ids).endswith("user\n" + "".join(blocks) + "<|im_end|>\n<|im_start|>assistant\n")
     before = text_tokens(tokenizer, "user\n" + "".join(blocks[: cached + 1]))
     behind = 3 + len(text_tokens(tokenizer, "assistant\n"))  # <|im_end|>, a line end, <|im_start|>
     head = len(ids) - behind - len(text_tokens(tokenizer, "user\n" + "".join(blocks)))
     marked = cached < len(blocks)
-    assert fixed == (head + common_length(ids[head:], before) if marked else 0)
+    assert prefix_length == (head + common_length(ids[head:], before) if marked else 0)
     begun = chat_tokens(tokenizer, Prompt((user, Turn("assistant", (Block(beginning),)))))
     assert begun.ids == ids + text_tokens(tokenizer, beginning)
-    assert (begun.fixed, begun.beginning) == (fixed, len(begun.ids) - len(ids))
+    assert (begun.prefix_length, begun.prefill_length) == (prefix_length, len(begun.ids) - len(ids))
 
 
-def test_a_document_is_fixed_up_to_the_token_that_goes_on_into_the_next_block() -> None:
+def test_the_prefix_reaches_up_to_the_token_that_goes_on_into_the_next_block() -> None:
     tokenizer = smollm2().tokenizer
     for document, question, shared in (("It rains.", "\nWhy?", "It rains."), ("The ca", "t sat.", "The")):
         user = Turn("user", (Block(document, cache="5m"), Block(question)))
-        ids, fixed, _ = chat_tokens(tokenizer, Prompt((user,)))
-        assert tokenizer.decode(ids[:fixed]).endswith(f"user\n{shared}")
+        ids, prefix_length, _ = chat_tokens(tokenizer, Prompt((user,)))
+        assert tokenizer.decode(ids[:prefix_length]).endswith(f"user\n{shared}")
 
 
 def test_the_last_cached_block_counts_wherever_it_stands() -> None:
     tokenizer = smollm2().tokenizer
     system = Prompt((Turn("user", (Block("Hi"),)),), (Block("Be brief.", cache="1h"),))
-    assert tokenizer.decode(chat_tokens(tokenizer, system).ids[: chat_tokens(tokenizer, system).fixed]) == (
+    assert tokenizer.decode(chat_tokens(tokenizer, system).ids[: chat_tokens(tokenizer, system).prefix_length]) == (
         "<|im_start|>system\nBe brief."
     )
     beginning = Prompt((Turn("user", (Block("Hi"),)), Turn("assistant", (Block("So", cache="5m"),))))
-    ids, fixed, _ = chat_tokens(tokenizer, beginning)
-    assert fixed == len(ids)
+    ids, prefix_length, _ = chat_tokens(tokenizer, beginning)
+    assert prefix_length == len(ids)
 
 
 def test_space_before_numbers_is_cut_as_smollm_was_trained() -> None:

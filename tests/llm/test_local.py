@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+from rag_lab.llm import generation
 from rag_lab.llm import local as llm_module
 from rag_lab.llm.chat_template import chat_tokens, text_tokens
 from rag_lab.llm.gguf import dequantised
@@ -79,7 +80,7 @@ def test_log_likelihood_is_that_of_a_plain_pass() -> None:
         assert llm.log_likelihood(prompt, continuation) == pytest.approx(by_hand, abs=1e-4)
 
 
-def test_the_greedy_token_is_the_likeliest() -> None:
+def test_the_greedy_token_is_the_most_likely() -> None:
     llm = smollm2()
     prompt = Prompt.of("What is the capital of France?", prefill="The capital is")
     assert llm.complete(prompt, max_tokens=1).text == "The capital is Paris"
@@ -88,7 +89,7 @@ def test_the_greedy_token_is_the_likeliest() -> None:
     assert math.exp(likelihoods[0]) > 0.5
 
 
-def test_likelihoods_side_by_side_are_those_of_each_alone() -> None:
+def test_likelihoods_in_one_batch_are_those_of_each_alone() -> None:
     llm = smollm2()
     prompts = [
         about(BERLIN, "How big is it?", "It has"),
@@ -124,7 +125,7 @@ def test_answers_are_the_same_with_and_without_the_prefix_cache() -> None:
     assert other.cache_write_tokens > 0
 
 
-def test_completions_side_by_side_are_those_of_each_alone() -> None:
+def test_completions_in_one_batch_are_those_of_each_alone() -> None:
     llm = smollm2()
     prompts = [
         about(BERLIN, "What is its population?", "There are"),
@@ -190,7 +191,7 @@ def test_what_does_not_fit_the_window_is_refused_before_it_is_read(monkeypatch: 
     prompt = Prompt.of("word " * 8000)
     tokens = llm.count_prompt_tokens(prompt)
     assert 8000 < tokens < 8192
-    monkeypatch.setattr(llm_module, "Reading", None)  # any reading would fail
+    monkeypatch.setattr(generation, "DecodingBatch", None)  # any forward pass would fail
     llm.stream(prompt, max_tokens=8192 - tokens)  # just fits; not run
     with pytest.raises(ValueError, match=rf"{tokens} tokens .* make 8193, but the window has 8192"):
         llm.stream(prompt, max_tokens=8193 - tokens)
@@ -206,9 +207,9 @@ def test_wrong_input_is_refused_in_a_sentence() -> None:
         with pytest.raises(TypeError, match=r"not str: write Prompt\.of"):
             call("Hi")
     for wrong in ({"max_tokens": 0}, {"temperature": -1.0}, {"stop": ("",)}):
-        with pytest.raises(ValueError, match="is under 1, temperature"):
+        with pytest.raises(ValueError, match="pass at least 1 token"):
             llm.stream(Prompt.of("Hi"), **wrong)
-    with pytest.raises(ValueError, match="continuation is empty"):
+    with pytest.raises(ValueError, match="has no tokens"):
         llm.log_likelihood(Prompt.of("Hi"), "")
     with pytest.raises(ValueError, match="argument 2 is shorter"):
         llm.log_likelihoods([Prompt.of("Hi")], [])
@@ -234,7 +235,7 @@ def test_a_folder_is_loaded_as_the_short_name_is() -> None:
 
 def test_a_model_without_a_language_head_is_refused() -> None:
     """Weights that a checkpoint lacks would be drawn at random, and the answers with them."""
-    with pytest.raises(ValueError, match="minilm is no language model"):
+    with pytest.raises(ValueError, match="minilm is not a language model"):
         LocalLLM.load("minilm")
 
 
@@ -247,29 +248,29 @@ def test_answers_with_likelihoods_are_those_of_each_alone() -> None:
     llm = smollm2()
     prompts = [about(BERLIN, "How many people live there?"), about(BERLIN, "Is it a capital?"), Prompt.of("Say hi.")]
     expected = ["3.85 million", "Yes", "Hi there, friend of mine"]
-    got = {i: (completion, nats) for i, completion, nats in llm.complete_and_rate(prompts, expected, 6, ("\n", "."))}
+    got = {i: (completion, nats) for i, completion, nats in llm.generate_and_score(prompts, expected, 6, ("\n", "."))}
     for i, (prompt, text) in enumerate(zip(prompts, expected, strict=True)):
         alone = llm.complete(prompt, 6, stop=("\n", "."))
         assert (got[i][0].text, got[i][0].stop_reason) == (alone.text, alone.stop_reason)
         assert got[i][1] == pytest.approx(llm.log_likelihood(prompt, text), abs=1e-3)
-    with pytest.raises(ValueError, match="expected answer is empty"):
-        next(llm.complete_and_rate(prompts[:1], [""]))
+    with pytest.raises(ValueError, match="has no tokens"):
+        next(llm.generate_and_score(prompts[:1], [""]))
     with pytest.raises(ValueError, match="window"):
-        next(llm.complete_and_rate(prompts[:1], ["x " * 9000]))
-    with pytest.raises(ValueError, match="max_tokens 0 is under 1"):
-        next(llm.complete_and_rate(prompts[:1], expected[:1], 0))
+        next(llm.generate_and_score(prompts[:1], ["x " * 9000]))
+    with pytest.raises(ValueError, match="max_tokens is 0"):
+        next(llm.generate_and_score(prompts[:1], expected[:1], 0))
 
 
-def test_texts_are_side_by_side_as_their_states_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_as_large_as_its_kv_cache_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """SmolLM2 keeps 30 layers x 3 key heads x 64 dimensions x 2 x 4 bytes a token: 46,080."""
     prompts = [Prompt.of(text) for text in ("Say hi.", "Say no.", "Say yes.")]
     longest = 3 + max(len(ids_of(smollm2(), prompt)) for prompt in prompts)  # an answer of 2, an expected one of 1
-    found, rate = [], llm_module.write_and_rate
+    found, score = [], generation.score_and_start
     for texts in (1, 2, 3):
-        monkeypatch.setattr(llm_module, "STATE_BYTES", 46_080 * longest * texts)
+        monkeypatch.setattr(llm_module, "MAX_KV_BYTES", 46_080 * longest * texts)
         llm, rows = smollm2(), []
-        monkeypatch.setattr(llm_module, "write_and_rate", lambda *a, rows=rows: rows.append(len(a[1])) or rate(*a))
-        rated = list(llm.complete_and_rate(prompts, ["x"] * 3, 2))
+        monkeypatch.setattr(generation, "score_and_start", lambda *a, rows=rows: rows.append(len(a[1])) or score(*a))
+        rated = list(llm.generate_and_score(prompts, ["x"] * 3, 2))
         found.append(sorted((i, completion.text, round(nats, 3)) for i, completion, nats in rated))
         assert rows == {1: [1, 1, 1], 2: [2, 1], 3: [3]}[texts]
     assert found[0] == found[1] == found[2]
@@ -293,7 +294,7 @@ def assert_as_each_alone(llm: LocalLLM) -> None:
     """Answers and likelihoods of a model's shared reading, with expected answers of very unlike length."""
     prompts = [Prompt.of("Say hi."), Prompt.of("Say no.")]
     expected = ["yes it is so, my friend of many good years", "no"]
-    rated = list(llm.complete_and_rate(prompts, expected, 8))
+    rated = list(llm.generate_and_score(prompts, expected, 8))
     assert sorted(i for i, _, _ in rated) == [0, 1]
     for i, completion, nats in rated:
         ids = torch.tensor([chat_tokens(llm.tokenizer, prompts[i]).ids + text_tokens(llm.tokenizer, expected[i])])

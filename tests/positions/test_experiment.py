@@ -56,8 +56,8 @@ def test_a_document_curve_is_recovered() -> None:
 
 def test_a_stopped_run_asks_only_for_what_is_missing(tmp_path: Path) -> None:
     class Stops(CurveReader):
-        def complete_and_rate(self, *args, **kwargs) -> Iterator:  # type: ignore[no-untyped-def]
-            for number, reply in enumerate(super().complete_and_rate(*args, **kwargs)):
+        def generate_and_score(self, *args, **kwargs) -> Iterator:  # type: ignore[no-untyped-def]
+            for number, reply in enumerate(super().generate_and_score(*args, **kwargs)):
                 if number == 7:
                     raise KeyboardInterrupt
                 yield reply
@@ -95,7 +95,7 @@ def test_baselines_are_asked_without_and_with_the_gold_alone() -> None:
     items = {item.question: item for item in task.items(4)}
 
     class Reader(CurveReader):
-        def complete_and_rate(self, prompts, expected, *args):  # type: ignore[no-untyped-def]
+        def generate_and_score(self, prompts, expected, *args):  # type: ignore[no-untyped-def]
             for i, prompt in enumerate(prompts):
                 text = prompt.turns[-1].text
                 item = next(item for question, item in items.items() if question in text)

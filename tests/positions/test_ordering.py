@@ -58,7 +58,7 @@ def test_rankings_know_the_place_of_the_gold() -> None:
 class Recent(CurveReader):
     """TEST DOUBLE: sees only what stands in the last of the sources, and refuses where that is not the answer."""
 
-    def complete_and_rate(self, prompts, expected, *args):  # type: ignore[no-untyped-def]
+    def generate_and_score(self, prompts, expected, *args):  # type: ignore[no-untyped-def]
         for i, prompt in enumerate(prompts):
             self.asked += 1
             seen = expected[i] in prompt.turns[-1].text.split("<source ")[-1]
@@ -88,9 +88,9 @@ def test_more_passages_can_be_fewer_answers() -> None:
 
 def test_the_question_can_stand_before_the_sources_too() -> None:
     class Sees(Recent):
-        def complete_and_rate(self, prompts, expected, *args):  # type: ignore[no-untyped-def]
+        def generate_and_score(self, prompts, expected, *args):  # type: ignore[no-untyped-def]
             self.counts = [prompt.turns[-1].text.count("which passage") for prompt in prompts]
-            return super().complete_and_rate(prompts, expected, *args)
+            return super().generate_and_score(prompts, expected, *args)
 
     for aware, count in ((False, 1), (True, 2)):
         reader = Sees({})

@@ -148,7 +148,7 @@ class SmallWindow:
     dtype = "none"
     window = 8192
 
-    def complete_and_rate(self, prompts: list[Prompt], *rest: object) -> Iterator[tuple[int, Completion, float]]:
+    def generate_and_score(self, prompts: list[Prompt], *rest: object) -> Iterator[tuple[int, Completion, float]]:
         self.first = prompts[0].turns[-1].text
         return ((i, Completion("no", Usage(), "end_turn"), -1.0) for i in range(len(prompts)))
 

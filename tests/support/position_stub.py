@@ -17,7 +17,7 @@ class CurveReader:
         self.separator = separator
         self.asked = 0
 
-    def complete_and_rate(
+    def generate_and_score(
         self, prompts: Sequence[Prompt], expected: Sequence[str], max_tokens: int = 64, stop: Sequence[str] = ()
     ) -> Iterator[tuple[int, Completion, float]]:
         """In reverse order, since a real model too answers out of order."""
