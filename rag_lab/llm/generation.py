@@ -34,7 +34,7 @@ class DecodingBatch:
         self._mask = self._left_padded([[1] * n for n in lengths])
 
     def forward(self, token_ids: Sequence[Sequence[int]], logits_to_keep: int = 1) -> Any:
-        """Append token ids to each row; the logits at the last ``logits_to_keep``: (rows, logits_to_keep, vocabulary).
+        """Append token ids to each row; the logits at the last ``logits_to_keep``: (rows, to keep, vocabulary).
 
         Rows may differ in length: the shorter ones are left-padded.
         """
@@ -234,9 +234,7 @@ def prefill_shared(
         del batch_cache
 
 
-def _batches(
-    prompts: Sequence[list[int]], max_new_tokens: int, max_rows: int, capacity: int
-) -> Iterator[list[int]]:
+def _batches(prompts: Sequence[list[int]], max_new_tokens: int, max_rows: int, capacity: int) -> Iterator[list[int]]:
     """Numbers of the sorted prompts, a batch at a time."""
     rows: list[int] = []
     width = 0
@@ -282,10 +280,10 @@ def score_and_start(
         following = [logits[i], *(after[i, width - len(ids) + 1 :] if after is not None and len(ids) > 1 else ())]
         scores.append(sum(x.float().log_softmax(-1)[token].item() for x, token in zip(following, ids, strict=False)))
         agreed = 0
-        for x, token in zip(following, ids or [None], strict=True):
+        for n, x in enumerate(following):
             if not row.stop_reason:
                 row.step(x)
-            if row.stop_reason or row.output_ids[-1] != token:
+            if row.stop_reason or row.output_ids[n:] != ids[n : n + 1]:
                 break
             agreed += 1
         wrong.append(max(0, len(ids) - 1 - agreed))

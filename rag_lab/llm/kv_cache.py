@@ -16,7 +16,7 @@ def preallocated_kv_layer() -> Any:
     from transformers.cache_utils import DynamicLayer
 
     class PreallocatedKVLayer(DynamicLayer):
-        """``keys`` and ``values`` (rows, key heads, tokens, dimensions) are the first tokens of two larger buffers."""
+        """``keys`` and ``values`` (rows, key heads, tokens, dimensions) are the start of two larger buffers."""
 
         def allocate(self, rows: int, capacity: int, like: tuple[Any, Any], length: int) -> None:
             """New buffers of ``capacity`` tokens per row, of which ``length`` count as filled."""

@@ -209,9 +209,7 @@ def test_a_cached_prefix_goes_on_as_if_all_had_been_prefilled(prefixes: list[lis
 
 
 @pytest.mark.parametrize(("capacity", "chunk"), [(1, 512), (16, 512), (1000, 512), (1000, 2)])
-def test_every_prompt_is_prefilled_to_its_own_end(
-    capacity: int, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_prompt_is_prefilled_to_its_own_end(capacity: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generation, "PREFILL_CHUNK_TOKENS", chunk)
     seen = []
     for rows, _, logits in prefill_shared(tiny_model(), generations(PROMPTS), 3, 4, capacity):
@@ -226,8 +224,8 @@ def test_every_prompt_is_prefilled_to_its_own_end(
 @pytest.mark.parametrize("max_rows", [1, 3, 8])
 def test_shared_prefixes_are_prefilled_once(max_rows: int, forward_tokens: list[int]) -> None:
     list(prefill_shared(tiny_model(), generations(PROMPTS), 0, max_rows, 1000))
-    # The trie has 1 2 3 4 5, then 9 below 1 2, then 7, then eight ids from 8 on: 5 + 1 + 1 + 8. The last id of a prompt
-    # is always computed, since its logits are needed: the second 1 2 3 4 5 computes its 5 again.
+    # The trie has 1 2 3 4 5, then 9 below 1 2, then 7, then eight ids from 8 on: 5 + 1 + 1 + 8. The last id of a
+    # prompt is always computed, since its logits are needed: the second 1 2 3 4 5 computes its 5 again.
     assert sum(forward_tokens) == 5 + 1 + 1 + 8 + 1
 
 
@@ -259,7 +257,7 @@ def greedy(ids: list[int], count: int) -> list[int]:
     st.sampled_from([1, 8]),
 )
 def test_answers_and_likelihoods_whatever_was_expected(cases: list[tuple[int, int, int]], max_rows: int) -> None:
-    """Expected: some ids of the greedy answer, then others (or nothing); the answer is the greedy one all the same."""
+    """Expected: some ids of the greedy answer, then others, or nothing; the answer is the greedy one anyway."""
     prompts = [PROMPTS[i] for i, _, _ in cases]
     answers = [greedy(prompt, 6) for prompt in prompts]
     expected = [[*answer[:same], *([3] * more)] for answer, (_, same, more) in zip(answers, cases, strict=True)]
