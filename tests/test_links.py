@@ -12,7 +12,8 @@ from markdown_it import MarkdownIt
 
 PROJECT = Path(__file__).resolve().parent.parent
 PAGES = [
-    *(p for p in (PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", PROJECT / "data" / "README.md") if p.exists()),
+    *sorted(PROJECT.glob("*.md")),
+    *sorted((PROJECT / "data").rglob("README.md")),
     *sorted((PROJECT / "notebooks").glob("*.md")),
     *sorted((PROJECT / "notebooks").glob("*.ipynb")),
     *sorted((PROJECT / "notebooks" / "solutions").glob("*.ipynb")),
@@ -83,6 +84,17 @@ def test_the_glossary_is_in_order_and_has_no_term_twice() -> None:
     text = markdown(PROJECT / "notebooks" / "GLOSSARY.md")
     terms = [re.sub(r"[^a-z ]", "", term.lower()) for term in re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)]
     assert terms == sorted(set(terms))
+
+
+def test_the_house_in_contributing_names_every_module() -> None:
+    house = markdown(PROJECT / "CONTRIBUTING.md").split("<!-- house -->")[1].split("<!-- /house -->")[0]
+    named, room = set(), ""
+    for indent, name in re.findall(r"^( +)([\w/]+(?:\.py)?)", house, re.MULTILINE):
+        room = room if len(indent) > 2 else name
+        named.add(name if len(indent) == 2 else room + name)
+    listed = {name for name in named if not name.endswith("/")}
+    modules = {path.relative_to(PROJECT / "rag_lab").as_posix() for path in (PROJECT / "rag_lab").rglob("*.py")}
+    assert listed == {name for name in modules if not name.startswith("exercises/") and "__init__" not in name}
 
 
 def test_links_and_anchors_are_found() -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent
+PACKAGE = sorted((PROJECT / "rag_lab").rglob("*.py"))
 SOURCES = [
-    *sorted((PROJECT / "rag_lab").glob("*.py")),
+    *PACKAGE,
     *sorted((PROJECT / "notebooks").glob("*.py")),
     *sorted((PROJECT / "tests" / "benchmarks").glob("*.py")),
 ]
@@ -76,7 +77,7 @@ def test_text_is_opened_with_an_encoding(path: Path) -> None:
     assert not without_encoding(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("path", sorted((PROJECT / "rag_lab").glob("*.py")), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", PACKAGE, ids=lambda p: p.relative_to(PROJECT).as_posix())
 def test_nothing_of_one_system_only(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     imported = {
