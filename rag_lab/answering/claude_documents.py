@@ -1,9 +1,9 @@
-"""An answer by Claude's own Citations feature: the sources as documents, and its places held against our text."""
+"""An answer by Claude's own Citations feature: the sources as documents, and its citations checked in our text."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Unpack
 
-from rag_lab.answering.pipeline import assess, conclude, failed, prepare
+from rag_lab.answering.pipeline import AnswerOptions, check, conclude, failed, prepare
 from rag_lab.answering.trace import Answer
 from rag_lab.citations.claude import CitedPlace, document_blocks, read_cited_blocks
 from rag_lab.citations.quotes import QuoteCheck
@@ -15,7 +15,7 @@ from rag_lab.prompting.build import MISSING, REFUSAL
 from rag_lab.prompting.templates import load_template
 from rag_lab.types import Retriever
 
-# As data/prompts/strong.txt, but for the ids: the API itself says what is cited.
+# As data/prompts/strong.txt, but without ids: the API itself says what is cited.
 SYSTEM = f"""\
 Answer the question from the documents in the user's message, and from nothing else.
 
@@ -27,23 +27,27 @@ end with a line that begins "{MISSING}" and names what is missing.
 - Answer in the language of the question."""
 
 
-def answer_with_documents(question: str, retriever: Retriever, llm: ClaudeLLM, k: int = 5, **steps: Any) -> Answer:
-    """As ``answering.answer`` in text form, with Claude's citations in place of markers that it writes itself.
+def answer_with_documents(
+    question: str, retriever: Retriever, llm: ClaudeLLM, k: int = 5, **options: Unpack[AnswerOptions]
+) -> Answer:
+    """As ``answer`` in text form, but with Claude's own citations instead of markers that it writes.
 
-    ``text`` has our marker behind each cited piece (``trace.completion_text`` has none), ``quotes`` every place
-    cited, found in our text. In ``trace.prompt`` each document is a block of the last turn. The budget is counted
-    on the layout ``documents``, which takes a little more than the documents do. ValueError for the JSON
-    form and for ``query_aware``, which do not go with citations, and as ``prepare``.
+    ``options`` are the keywords of ``prepare``. In ``text`` our marker follows each cited piece
+    (``trace.completion_text`` has none); ``quotes`` has every cited passage, checked in our text. In ``trace.prompt``
+    each document is a block of the last turn. The budget is counted with the layout ``documents``, which takes
+    slightly more tokens than the document blocks.
+
+    Raises ValueError for the JSON form and for ``query_aware``, which citations do not allow, and as ``prepare``.
     """
-    if steps.get("form", "text") != "text" or steps.get("query_aware"):
+    if options.get("form", "text") != "text" or options.get("query_aware"):
         raise ValueError("Claude's citations go with neither the JSON form nor query_aware: leave them out.")
-    template = replace(load_template("documents"), system=SYSTEM)
-    prepared = prepare(question, retriever, llm, k, **{"template": template} | steps)
+    options.setdefault("template", replace(load_template("documents"), system=SYSTEM))
+    prepared = prepare(question, retriever, llm, k, **options)
     if prepared.prompt is None:
         return conclude(prepared)
     blocks = (*(Block(source.text) for source in prepared.sources), Block(question))
     prompt = replace(prepared.prompt, turns=(*prepared.prompt.turns[:-1], Turn("user", blocks)))
-    prepared = replace(prepared, prompt=prompt)
+    prepared = replace(prepared, trace=replace(prepared.trace, prompt=prompt))
     body = llm.request(prompt, prepared.max_tokens)
     body["messages"][-1]["content"][: len(prepared.sources)] = document_blocks(prepared.sources)
     try:
@@ -54,9 +58,9 @@ def answer_with_documents(question: str, retriever: Retriever, llm: ClaudeLLM, k
     if completion.stop_reason == "refusal":
         return conclude(prepared, completion)
     cited = read_cited_blocks(record["response"]["content"], prepared.sources)
-    return assess(prepared, completion, cited.text, cited.report, [_check_documents(place) for place in cited.places])
+    return check(prepared, completion, cited.text, cited.report, [_quote_check(place) for place in cited.places])
 
 
-def _check_documents(place: CitedPlace) -> QuoteCheck:
+def _quote_check(place: CitedPlace) -> QuoteCheck:
     statuses = {"exact": "found", "moved": "found", "absent": "not_found", "no_such_source": "no_such_source"}
     return QuoteCheck(place.source_id, place.cited_text, statuses[place.status], place.span)  # type: ignore[arg-type]

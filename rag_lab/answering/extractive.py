@@ -1,13 +1,13 @@
-"""A reader without a language model: the sentences nearest to the question, quoted and cited, or a refusal.
+"""A reader without a language model: it quotes and cites the sentences nearest to the question, or refuses.
 
-The baseline, offline and quick, that a language model has to beat.
+The fast offline baseline that a language model has to beat.
 """
 
 import functools
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from rag_lab.answering.abstention import NO_PASSAGE
 from rag_lab.answering.trace import Answer, Trace
 from rag_lab.citations.quotes import QuoteCheck
 from rag_lab.citations.validation import report, validate_citations
-from rag_lab.llm.prompt import Usage
 from rag_lab.models.encoder import Encoder, Vectors
 from rag_lab.prompting.build import REFUSAL
 from rag_lab.prompting.citation_markers import Citation
@@ -26,6 +25,8 @@ from rag_lab.types import CharSpan, Hit, Retriever
 # The cosine of MiniLM from which the best sentence counts as an answer: at most one in 20 of the questions of the
 # corpora cities and insurance, which all have an answer, lies below (see measure_generated_questions).
 ANSWER_THRESHOLD = 0.5
+
+CACHED_PASSAGES = 10_000  # whose sentence vectors are kept, 4 · d bytes per sentence
 
 
 @dataclass(frozen=True)
@@ -46,46 +47,46 @@ class ScoredSentence:
 class ExtractiveReader:
     """Answers with the ``count`` sentences that have the highest cosine with the question by ``encoder``.
 
-    It refuses where the best is under ``threshold`` (None: never), which is to be chosen for the encoder and the
-    documents: ``choose_threshold`` on ``best_score`` of questions with and without an answer. The vectors of the last
-    ``keep`` passages are kept (4 · d bytes a sentence).
+    It refuses if the best cosine is under ``threshold`` (None: never). Choose the threshold for the encoder and the
+    documents: ``choose_threshold`` on the ``best_score`` of questions with and without an answer.
     """
 
-    def __init__(self, encoder: Encoder, threshold: float | None = None, count: int = 1, keep: int = 10_000) -> None:
+    def __init__(self, encoder: Encoder, threshold: float | None = None, count: int = 1) -> None:
         if count < 1:
             raise ValueError(f"count is {count}; it is 1 or more.")
         if threshold is not None and math.isnan(threshold):
             raise ValueError("The threshold is not a number; leave it out to refuse nothing.")
         self.threshold = threshold
         self.count = count
-        self._asked = functools.lru_cache(keep)(lambda question: encoder.encode([question], kind="query")[0])
-        self._read = functools.lru_cache(keep)(functools.partial(_read, encoder))
+        cached = functools.lru_cache(CACHED_PASSAGES)
+        self._encode_question = cached(lambda question: encoder.encode([question], kind="query")[0])
+        self._encode_passage = cached(functools.partial(_encode_sentences, encoder))
 
     def best(self, question: str, sources: Sequence[Source]) -> list[ScoredSentence]:
-        """The ``count`` best sentences of the sources, best first, equal texts once; fewer where there are no more.
+        """The ``count`` best sentences of the sources, best first, equal texts once; fewer if there are no more.
 
         Headings and lines without a letter or digit answer nothing and are left out.
         """
-        asked = self._asked(question)
+        query = self._encode_question(question)
         found: dict[str, ScoredSentence] = {}
         for source in sources:
-            spans, vectors = self._read(source.text)
-            for (start, end), score in zip(spans, (vectors @ asked).round(6).tolist(), strict=True):
+            spans, vectors = self._encode_passage(source.text)
+            for (start, end), score in zip(spans, (vectors @ query).round(6).tolist(), strict=True):
                 sentence = ScoredSentence(source, start, end, score)
                 found.setdefault(sentence.text, sentence)
         return sorted(found.values(), key=lambda sentence: -sentence.score)[: self.count]
 
     def best_score(self, question: str, hits: Sequence[Hit]) -> float:
-        """The highest cosine of a sentence of the hits, in [-1, 1]; minus infinity where there is none."""
+        """The highest cosine of a sentence of the hits, in [-1, 1]; minus infinity if there is none."""
         best = self.best(question, assign_sources(hit.chunk for hit in hits))
         return best[0].score if best else -np.inf
 
     def answer(self, question: str, retriever: Retriever, k: int = 5) -> Answer:
-        """The best sentences of the ``k`` best passages, each with its marker behind it; else a refusal.
+        """The best sentences of the ``k`` best passages, each followed by its marker; else a refusal.
 
-        All k passages are sources. No model writes, so ``trace.prompt`` is None and the usage zero. The report knows
-        these markers only: a "[S3]" in a passage's own words cites nothing. ValueError for a blank question and a
-        ``k`` under 1.
+        All k passages are sources. No model is called, so ``trace.prompt`` is None and the usage is zero. The report
+        has these markers only: "[S3]" in a passage's own text cites nothing. Raises ValueError if the question is
+        blank or ``k`` is under 1.
         """
         if not question.strip() or k < 1:
             raise ValueError(f"The question is {question!r} and k {k}: ask something, of 1 passage or more.")
@@ -96,22 +97,22 @@ class ExtractiveReader:
         best = self.best(question, sources)
         times.append(time.perf_counter())
         seconds = {"retrieve": times[1] - times[0], "complete": times[2] - times[1]}
-        trace = Trace(question, hits, (), None, 0, "", "", Usage(), seconds)
+        trace = Trace(question, hits, seconds=seconds)
         if not best:
             reason = "no sentence in the passages found" if hits else NO_PASSAGE
         elif self.threshold is not None and not best[0].score >= self.threshold:
             reason = f"no sentence over the threshold {self.threshold:.4g} (best {best[0].score:.4g})"
         else:
-            text, citations = _quoted(best)
+            text, citations = _cited(best)
             quotes = tuple(QuoteCheck(s.source.id, s.text, "found", (s.start, s.end)) for s in best)
             checked = report(text, citations, (), sources)
-            seconds |= {"check": time.perf_counter() - times[2]}
-            return Answer(text, "answered", sources, checked, replace(trace, seconds=seconds), quotes)
+            seconds["check"] = time.perf_counter() - times[2]
+            return Answer(text, "answered", sources, checked, trace, quotes)
         return Answer(REFUSAL, "refused", sources, validate_citations(REFUSAL, sources), trace, (), reason)
 
 
-def _quoted(best: Sequence[ScoredSentence]) -> tuple[str, list[Citation]]:
-    """The sentences, a line each with a marker behind it, and these markers."""
+def _cited(best: Sequence[ScoredSentence]) -> tuple[str, list[Citation]]:
+    """The sentences, one per line, each followed by its marker; and these markers."""
     text, citations = "", []
     for sentence in best:
         text += f"{sentence.text} "
@@ -121,8 +122,8 @@ def _quoted(best: Sequence[ScoredSentence]) -> tuple[str, list[Citation]]:
     return text.removesuffix("\n"), citations
 
 
-def _read(encoder: Encoder, text: str) -> tuple[list[CharSpan], Vectors]:
-    """The sentences of a passage that may answer, without white space around them, and a vector for each."""
+def _encode_sentences(encoder: Encoder, text: str) -> tuple[list[CharSpan], Vectors]:
+    """The sentences of a passage that may answer, without surrounding white space, and a vector for each."""
     spans = []
     for start, end in sentences(text, 0, len(text)):
         piece = text[start:end]

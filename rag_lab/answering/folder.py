@@ -1,4 +1,4 @@
-"""A question to a folder of your own: indexed, answered and checked in one call."""
+"""A question to a folder of your own documents: indexed, answered and checked in one call."""
 
 import warnings
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ from rag_lab.types import Chunk, Retriever
 
 
 def chunks_of(folder: str | Path) -> list[Chunk]:
-    """The documents of a folder cut at their headings; raises as ``load_folder``, for a folder without text too."""
+    """The documents of a folder, cut at their headings. Raises as ``load_folder`` does, also if there is no text."""
     return chunk_corpus(load_folder(folder), chunk_headings, size=SECTION_CHARS)
 
 
 def index(chunks: Sequence[Chunk], encoder: Encoder) -> Retriever:
-    """Dense search and BM25, fused. The vectors are kept in the cache folder and computed anew for other texts."""
+    """Dense search and BM25, fused. The vectors are kept in the cache folder until the texts change."""
     texts = [chunk.contextual_text for chunk in chunks]
     key = content_key("ask", model_identity(encoder.files.name), texts)
     dense = DenseIndex(chunks, cached_array("vectors", key, lambda: encoder.encode(texts)))
@@ -38,12 +38,10 @@ def ask(
 ) -> Answer:
     """The answer to ``question`` from the ``k`` best chunks of ``folder``, with checked citations.
 
-    ``llm``: ``extractive`` (no model writes: the best sentence, refused where its cosine with the question is under
-    ``threshold``), or a model by short name, hub id, path or ``claude-…``.
-    The encoder is the one that ``RAG_LAB_ENCODER`` names.
-    Files that are not read are warned of at the first question, and again when they are others. ValueError for a
-    blank question, a ``k`` under 1 or an empty folder; else as ``answering.answer`` and the loaders
-    raise.
+    ``llm``: ``extractive`` (no language model: the best sentence, or a refusal if its cosine with the question is
+    under ``threshold``), or a model by short name, hub id, path or ``claude-…``. ``RAG_LAB_ENCODER`` names the
+    encoder. Warns of files that cannot be read, at the first question and whenever they change. Raises ValueError if
+    the question is blank, ``k`` is under 1 or the folder is empty, and as ``answer`` and the loaders do.
     """
     if not question.strip() or k < 1:
         raise ValueError(f"The question is {question!r} and k {k}: ask something, of 1 chunk or more.")
@@ -51,7 +49,7 @@ def ask(
         chunks = chunks_of(folder)
     for note in notes:
         _warn_once(note.message, folder)
-    model = None if llm == "extractive" else load_llm(llm)  # before the folder is encoded: it may not be there
+    model = None if llm == "extractive" else load_llm(llm)  # before the folder is encoded, since it may be missing
     encoder = load_encoder()
     retriever = index(chunks, encoder)
     if model is None:
@@ -60,14 +58,14 @@ def ask(
 
 
 def _warn_once(note: Warning | str, folder: Path | str) -> None:
-    """Not again on this machine: of every question of a folder the same would be said."""
+    """Warn once per machine: otherwise every question to a folder would repeat the same warning."""
     cached_json(
         "notes", content_key("ask", str(Path(folder).resolve()), str(note)), lambda: warnings.warn(note, stacklevel=4)
     )
 
 
 def shown(found: Answer) -> str:
-    """An answer as plain text, with its sources and whatever the checks found wrong; a refusal as it is."""
+    """An answer as plain text with its sources and the problems that the checks found; a refusal as it is."""
     if found.status == "refused":
         return found.text
     return show_answer(found.text, found.report, found.quotes, found.numbers).plain

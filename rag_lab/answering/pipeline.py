@@ -1,150 +1,137 @@
-"""The JSON form of an answer: what the model is asked for, and the reading of what it wrote.
+"""From a question to a checked answer: retrieve, guard, compress, order and fit, prompt, complete, check.
 
-The steps of an answer up to the call of the model: retrieve, gate, clean, compress, merge, fit, order.
-
-It is apart from what follows (``answer_conclude``), so that many prompts can be completed side by side.
-
-An answer from what the model wrote: its form read, its status, its checks, its trace.
-
-From a question to a checked answer: retrieve, gate, clean, compress, fit, write, check.
-
-All that makes an answer is offered here; see ``answer_steps`` and ``answer_conclude`` for the two halves of it.
+``answer`` does all of it. Its two halves are ``prepare`` (everything before the model is called) and ``conclude``
+(everything after), so that many prompts can be completed in one batch between them.
 """
 
-import json
 import math
-import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypedDict, Unpack
+
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from rag_lab.answering.abstention import refusal_reason
 from rag_lab.answering.trace import Answer, AnswerStatus, Trace
 from rag_lab.chunking import slice_chunk
 from rag_lab.citations.quotes import QuoteCheck, check_quotes
 from rag_lab.citations.validation import CitationReport, blanked, validate_citations
-from rag_lab.llm.language_model import CallFailed
-from rag_lab.llm.local import LocalLLM
-from rag_lab.llm.prompt import Block, Completion, Prompt, Turn, Usage
+from rag_lab.llm.language_model import CallFailed, LanguageModel
+from rag_lab.llm.prompt import Block, Completion, Prompt, Turn
+from rag_lab.llm.structured import InvalidJSON, json_schema, parse_json
 from rag_lab.models.encoder import Encoder
-from rag_lab.prompting.build import MISSING, REFUSAL, FittedPrompt, Message, fit_prompt
+from rag_lab.prompting.build import MISSING, REFUSAL, Message, fit_prompt
 from rag_lab.prompting.escaping import unescape
 from rag_lab.prompting.injection import Cleaned, Mode, clean_context_instructions, overlaps
 from rag_lab.prompting.templates import Source, Template, load_template
 from rag_lab.prompting.token_budget import Dropped, Selection
 from rag_lab.types import Chunk, Document, Hit, Retriever
 
-# Goes behind the system prompt, whose rules it refers to; so that its tokens are counted with the prompt.
-INSTRUCTION = """\
+RETRY_TOKENS = 200  # reserved for telling a model what was wrong with its JSON
+
+# Appended to the system prompt, whose rules it refers to, so that its tokens are counted with the prompt.
+JSON_INSTRUCTION = """\
 Write your answer as one JSON object and nothing else, in this form:
 {"answer": "…", "citations": [{"source_id": "S1", "quote": "…"}], "sufficient": true}
 - answer: the text that the rules above ask for, with the ids in square brackets.
 - citations: for every claim the id of a source that states it, and the words of that source that do, copied exactly.
 - sufficient: true if the sources hold the whole answer; else false, and answer is the part they hold, or empty."""
 
-_CITATION = {
-    "type": "object",
-    "properties": {"source_id": {"type": "string"}, "quote": {"type": "string"}},
-    "required": ["source_id", "quote"],
-    "additionalProperties": False,
-}
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "answer": {"type": "string"},
-        "citations": {"type": "array", "items": _CITATION},
-        "sufficient": {"type": "boolean"},
-    },
-    "required": ["answer", "citations", "sufficient"],
-    "additionalProperties": False,
-}
-
-_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
-_KINDS = {str: "a string", list: "a list", bool: "true or false", dict: "an object"}
+AnswerForm = Literal["text", "json"]
 
 
-@dataclass(frozen=True)
-class Form:
-    """An answer as the model filled the form in; ``citations`` are (source id, quote)."""
+class QuotedSource(BaseModel):
+    """A source that the model cites, and the words that it quotes from it."""
 
+    model_config = ConfigDict(extra="forbid")
+    source_id: str
+    quote: str
+
+
+class JsonAnswer(BaseModel):
+    """The JSON form of an answer."""
+
+    model_config = ConfigDict(extra="forbid")
     answer: str
-    citations: tuple[tuple[str, str], ...]
+    citations: tuple[QuotedSource, ...]
     sufficient: bool
 
-
-def visible(text: str) -> bool:
-    """Whether there is a character to be seen: white space and zero-width or direction marks are none."""
-    return any(character.isprintable() and not character.isspace() for character in text)
-
-
-def read_form(text: str) -> Form:
-    """The form in ``text``, which is the JSON object and nothing else, but for a Markdown fence around it.
-
-    ValueError, in words that can be shown to the model, for anything that is not JSON, a key that is missing or
-    unknown, a value of another type, and an empty answer that calls itself sufficient.
-    """
-    fenced = _FENCED.fullmatch(text)
-    try:
-        value = json.loads(fenced[1] if fenced else text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"It is not JSON: {error}.") from error
-    except RecursionError as error:
-        raise ValueError("It is not JSON of this form: it is nested too deep.") from error
-    fields = _fields(value, {"answer": str, "citations": list, "sufficient": bool}, "it")
-    citations = [_fields(c, {"source_id": str, "quote": str}, "a citation") for c in fields["citations"]]
-    if fields["sufficient"] and not visible(fields["answer"]):
-        raise ValueError("answer is empty, though sufficient is true.")
-    pairs = tuple((citation["source_id"], citation["quote"]) for citation in citations)
-    return Form(fields["answer"], pairs, fields["sufficient"])
+    @model_validator(mode="after")
+    def _not_empty(self) -> "JsonAnswer":
+        if self.sufficient and not _visible(self.answer):
+            raise ValueError("answer is empty, though sufficient is true")
+        return self
 
 
-def _fields(value: Any, kinds: Mapping[str, type], what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{what} is not an object with the keys {', '.join(kinds)}.")
-    if missing := [key for key in kinds if key not in value]:
-        raise ValueError(f"{what} has no key {missing[0]!r}.")
-    if unknown := [key for key in value if key not in kinds]:
-        raise ValueError(f"{what} has the key {unknown[0][:40]!r}; the keys are {', '.join(kinds)}.")
-    for key, kind in kinds.items():
-        if not isinstance(value[key], kind):
-            raise ValueError(f"{key} is not {_KINDS[kind]}.")
-    return value
+class AnswerOptions(TypedDict, total=False):
+    """The keywords of ``prepare``, which ``answer``, ``stream_answer`` and ``answer_with_documents`` take too."""
 
-
-RETRY_TOKENS = 200  # left for telling a model what was wrong with its JSON
-
-FormName = Literal["text", "json"]
+    threshold: float | None
+    clean: Mode
+    encoder: Encoder | None
+    compress: Callable[[str, Sequence[Chunk]], Selection] | None
+    documents: Iterable[Document]
+    order: Callable[[Sequence[Chunk]], Sequence[Chunk]]
+    history: Sequence[Message]
+    template: Template | None
+    query_aware: bool
+    max_tokens: int
+    budget_tokens: int | None
+    form: AnswerForm
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A question up to the call of the model.
+    """A question up to the call of the model; ``trace`` has what was done until then.
 
-    ``prompt`` is None where none is to be made: ``refusal`` says why, or ``failure`` which call of a step (a judge,
-    an extractor) failed.
+    ``trace.prompt`` is None if no model is to be called. Then ``refusal`` says why, or ``failure`` names the call of
+    an earlier step (a reranker, a judge, an extractor) that failed.
     """
 
-    question: str
-    model: str = ""
-    form: FormName = "text"
+    trace: Trace
+    form: AnswerForm = "text"
     max_tokens: int = 256
     sources: tuple[Source, ...] = ()
-    prompt: Prompt | None = None
-    prompt_tokens: int = 0
-    retrieved: tuple[Hit, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
-    unverified_quotes: tuple[str, ...] = ()
-    seconds: dict[str, float] = field(default_factory=dict)
     refusal: str = ""
     failure: str = ""
+
+    @property
+    def prompt(self) -> Prompt | None:
+        """The prompt to complete, or None."""
+        return self.trace.prompt
+
+
+def answer(
+    question: str, retriever: Retriever, llm: LanguageModel, k: int = 5, **options: Unpack[AnswerOptions]
+) -> Answer:
+    """The answer of ``llm`` from the ``k`` best passages, checked, with its trace.
+
+    ``options`` are the keywords of ``prepare``, which may refuse before any model is called. ``conclude`` describes
+    the statuses. Malformed JSON is shown to the model once, with the error. A failed call (``CallFailed``) gives an
+    answer with status "error"; everything else, ``OverBudget`` too, is raised.
+    """
+    prepared = prepare(question, retriever, llm, k, **options)
+    if prepared.prompt is None:
+        return conclude(prepared)
+    completion = None
+    try:
+        completion = complete(llm, prepared)
+        if prompt := retry_prompt(prepared, completion):
+            trace = replace(prepared.trace, prompt=prompt, prompt_tokens=llm.count_prompt_tokens(prompt))
+            second = complete(llm, replace(prepared, trace=trace))
+            prepared = replace(prepared, trace=trace)
+            completion = replace(second, usage=completion.usage + second.usage)
+    except CallFailed as error:
+        return failed(prepared, str(error), completion)
+    return conclude(prepared, completion)
 
 
 def prepare(
     question: str,
     retriever: Retriever,
-    llm: Any,
+    llm: LanguageModel,
     k: int = 5,
     *,
     threshold: float | None = None,
@@ -158,91 +145,78 @@ def prepare(
     query_aware: bool = False,
     max_tokens: int = 256,
     budget_tokens: int | None = None,
-    form: FormName = "text",
+    form: AnswerForm = "text",
 ) -> Prepared:
-    """Retrieve ``k`` passages, gate, clean, compress, merge and fit to the budget, order, and write the prompt.
+    """Retrieve ``k`` passages, remove instructions, compress, merge neighbours, order, fit to the budget, prompt.
 
-    Refused without a prompt where nothing is found, the best score is under ``threshold`` (that of the retriever: of
-    its reranker, if it has one), or every passage is dropped. ``clean`` and ``encoder`` as in
-    ``clean_context_instructions``; ``compress`` is a partial of ``compress_filter`` or ``compress_extract``;
-    ``documents``, ``order``, ``history``, ``template`` and ``query_aware`` as in ``fit_prompt``. ``budget_tokens``
-    is for the whole prompt; by default all of the window but for the answer (in the JSON form, two and the retry).
+    Refuses without a prompt if nothing is found, if the retriever's (or its reranker's) best score is under
+    ``threshold``, or if every passage is dropped. ``clean`` and ``encoder``: see ``clean_context_instructions``.
+    ``compress``: a partial of ``compress_filter`` or ``compress_extract``. ``documents``, ``order``, ``history``,
+    ``template`` and ``query_aware``: see ``fit_prompt``. ``budget_tokens`` is for the whole prompt; by default it is
+    the window less the answer (in the JSON form: less two answers and the retry).
 
-    ValueError for a blank question, a ``k`` or ``max_tokens`` under 1, a threshold that is no number, an unknown
-    ``form``, a budget over the window, or one that the prompt passes before any source is in it.
+    Raises ValueError if the question is blank, ``k`` or ``max_tokens`` is under 1, the threshold is NaN, ``form`` is
+    unknown, or the budget exceeds the window or is too small for the prompt without any source.
     """
     if not question.strip():
         raise ValueError("The question is blank: ask something.")
     if k < 1 or max_tokens < 1:
         raise ValueError(f"k is {k} and max_tokens {max_tokens}; both are 1 or more.")
     if threshold is not None and math.isnan(threshold):
-        raise ValueError("The threshold is not a number; leave it out for no gate.")
-    budget = _budget(llm, max_tokens, budget_tokens, form)
+        raise ValueError("The threshold is not a number; leave it out to answer whatever the score is.")
+    budget = _prompt_budget(llm, max_tokens, budget_tokens, form)
     template = template or load_template()
     if form == "json":
-        template = replace(template, system=f"{template.system}\n\n{INSTRUCTION}".strip())
-    prepared = Prepared(question, llm.name, form, max_tokens)
-
+        template = replace(template, system=f"{template.system}\n\n{JSON_INSTRUCTION}".strip())
+    hits: tuple[Hit, ...] = ()
+    dropped: list[Dropped] = []
+    unverified: tuple[str, ...] = ()
+    fit, refusal, failure = None, "", ""
+    seconds = {}
     started = time.perf_counter()
     try:
         hits = tuple(retriever(question, k))
-    except CallFailed as error:
-        return replace(prepared, failure=str(error), seconds={"retrieve": time.perf_counter() - started})
-    seconds = {"retrieve": time.perf_counter() - started}
-    prepared = replace(prepared, retrieved=hits, seconds=seconds, refusal=refusal_reason(hits, threshold))
-    if prepared.refusal:
-        return replace(prepared, dropped=tuple(Dropped(hit.chunk, "threshold", prepared.refusal) for hit in hits))
-
-    dropped: list[Dropped] = []
-    unverified: list[str] = []
-
-    def fitted() -> FittedPrompt | None:
-        """None where no passage is left."""
-        found = [hit.chunk for hit in hits]
-        cleaned = clean_context_instructions(found, clean, encoder)
-        chunks = cleaned.chunks
+        seconds["retrieve"] = time.perf_counter() - started
+        chunks: Sequence[Chunk] = [hit.chunk for hit in hits]
+        if refusal := refusal_reason(hits, threshold):
+            dropped += [Dropped(chunk, "threshold", refusal) for chunk in chunks]
+            chunks = []
+        cleaned = clean_context_instructions(chunks, clean, encoder)
         if clean == "strip":
-            dropped.extend(_stripped(found, cleaned))
+            dropped += _stripped(chunks, cleaned)
+        chunks = cleaned.chunks
         if compress and chunks:
             selection = compress(question, chunks)
-            chunks = selection.chunks
-            dropped.extend(selection.dropped)
-            unverified.extend(selection.unverified_quotes)
-        if not chunks:
-            return None
-        count = llm.count_prompt_tokens
-        fit = fit_prompt(
-            question, chunks, budget, count, history, template, documents, order, cleaned.findings, query_aware
-        )
-        dropped.extend(fit.dropped)
-        return fit if fit.sources else None
-
-    started = time.perf_counter()
-    failure = ""
-    fit = None
-    try:
-        fit = fitted()
+            chunks, unverified = selection.chunks, selection.unverified_quotes
+            dropped += selection.dropped
+        if chunks:
+            count, findings = llm.count_prompt_tokens, cleaned.findings
+            fit = fit_prompt(
+                question, chunks, budget, count, history, template, documents, order, findings, query_aware
+            )
+            dropped += fit.dropped
+        seconds["select"] = time.perf_counter() - started - seconds["retrieve"]
     except CallFailed as error:
         failure = str(error)
-    seconds = seconds | {"select": time.perf_counter() - started}
-    prepared = replace(
-        prepared, dropped=tuple(dropped), unverified_quotes=tuple(unverified), seconds=seconds, failure=failure
-    )
-    if fit:
-        return replace(prepared, sources=fit.sources, prompt=fit.prompt, prompt_tokens=fit.tokens)
-    if failure:
-        return prepared
-    steps = ", ".join(f"{step} {count}" for step, count in Counter(drop.step for drop in dropped).items())
-    return replace(prepared, refusal=f"no passage left of {len(hits)} (dropped by {steps})")
+    trace = Trace(question, hits, tuple(dropped), seconds=seconds, unverified_quotes=unverified)
+    if fit and fit.sources:
+        trace = replace(trace, prompt=fit.prompt, prompt_tokens=fit.tokens, model=llm.name)
+        return Prepared(trace, form, max_tokens, fit.sources)
+    if not refusal and not failure:
+        steps = ", ".join(f"{step} {n}" for step, n in Counter(drop.step for drop in dropped).items())
+        refusal = f"no passage left of {len(hits)} (dropped by {steps})"
+    return Prepared(trace, form, max_tokens, refusal=refusal, failure=failure)
 
 
-def _budget(llm: Any, max_tokens: int, budget_tokens: int | None, form: str) -> int:
+def _prompt_budget(llm: LanguageModel, max_tokens: int, budget_tokens: int | None, form: str) -> int:
+    """The most tokens that the prompt may have."""
     if form not in ("text", "json"):
         raise ValueError(f"There is no form {form!r}; there are text and json.")
-    answer = max_tokens + getattr(llm, "thinking_tokens", 0)
-    reserved = answer if form == "text" else 2 * answer + RETRY_TOKENS + llm.count_tokens(str(SCHEMA))
+    reserved = max_tokens + llm.thinking_tokens
+    if form == "json":
+        reserved += reserved + RETRY_TOKENS + llm.count_tokens(str(json_schema(JsonAnswer)))
     if budget_tokens is None:
-        return int(llm.window - reserved)
+        return llm.window - reserved
     if budget_tokens + reserved > llm.window:
         raise ValueError(
             f"A budget of {budget_tokens} tokens and {reserved} for the answer are more than the {llm.window} of the "
@@ -252,7 +226,7 @@ def _budget(llm: Any, max_tokens: int, budget_tokens: int | None, form: str) -> 
 
 
 def _stripped(chunks: Sequence[Chunk], cleaned: Cleaned) -> Iterator[Dropped]:
-    """Each sentence that was cut out, once, as a piece of the first chunk that holds it."""
+    """Each removed sentence once, as a slice of the first chunk that contains it."""
     seen = set()
     for finding in cleaned.findings:
         if (place := (finding.doc_id, finding.start, finding.end)) in seen:
@@ -265,109 +239,88 @@ def _stripped(chunks: Sequence[Chunk], cleaned: Cleaned) -> Iterator[Dropped]:
             yield Dropped(piece, "clean", f"reads as an instruction ({how})")
 
 
-def complete(llm: Any, prepared: Prepared, prompt: Prompt) -> Completion:
-    """One call of ``llm`` for what ``prepare`` made, in its form. A local model is asked for JSON by the prompt."""
-    asked = {"schema": SCHEMA} if prepared.form == "json" and not isinstance(llm, LocalLLM) else {}
-    completion: Completion = llm.complete(prompt, max_tokens=prepared.max_tokens, **asked)
-    return completion
+def complete(llm: LanguageModel, prepared: Prepared) -> Completion:
+    """Complete ``prepared.prompt``, which must not be None. A schema is sent only to a model that enforces it."""
+    assert prepared.prompt is not None
+    schema = json_schema(JsonAnswer) if prepared.form == "json" and llm.enforces_schema else None
+    return llm.complete(prepared.prompt, max_tokens=prepared.max_tokens, schema=schema)
 
 
 def retry_prompt(prepared: Prepared, completion: Completion) -> Prompt | None:
-    """The prompt with what the model wrote and what is wrong with it, as turns; None where its form can be read."""
+    """The prompt with the malformed JSON and its error as two more turns; None if the answer can be read."""
     if prepared.form != "json" or completion.stop_reason == "refusal" or prepared.prompt is None:
         return None
     try:
-        read_form(completion.text)
-    except ValueError as error:
+        parse_json(completion.text, JsonAnswer)
+    except InvalidJSON as error:
         cut = " It was cut off: be shorter." if completion.stop_reason == "max_tokens" else ""
-        told = f"This cannot be read. {error}{cut} Write the whole JSON object again, and nothing else."
-        said = completion.text.strip() or "(nothing)"  # an empty turn is refused by the API
-        turns = (*prepared.prompt.turns, Turn("assistant", (Block(said),)), Turn("user", (Block(told),)))
+        message = f"This cannot be read. {error}{cut} Write the whole JSON object again, and nothing else."
+        said = completion.text.strip() or "(nothing)"  # the API refuses an empty turn
+        turns = (*prepared.prompt.turns, Turn("assistant", (Block(said),)), Turn("user", (Block(message),)))
         return replace(prepared.prompt, turns=turns)
     return None
 
 
 def conclude(prepared: Prepared, completion: Completion | None = None) -> Answer:
-    """The answer, checked. ``completion`` is what the model wrote to ``prepared.prompt``; None where that is None.
+    """The checked answer. ``completion`` is the model's to ``prepared.prompt``, and None if that is None.
 
-    Text form: refused where it begins with ``prompting.REFUSAL``, partial where a line begins with ``MISSING``, else
-    answered; case and white space make no difference, and no other wording is guessed at. JSON form: refused too
-    where it is not ``sufficient`` and empty, partial where it is not ``sufficient``. An error is: a refusal by the
-    API, malformed JSON, and an answer without a character. ValueError for a completion too many or too few.
+    Text form: "refused" if the text begins with ``prompting.REFUSAL``, "partial" if a line begins with ``MISSING``,
+    else "answered". Case and white space are ignored; other wordings are not interpreted. JSON form: also "refused"
+    if it is empty and not ``sufficient``, and "partial" if it is not ``sufficient``. Status "error": the API refused,
+    the JSON is malformed, or the answer is empty. Raises ValueError unless prompt and completion come together.
     """
     if (completion is None) != (prepared.prompt is None):
-        raise ValueError("A completion is needed where there is a prompt, and only there.")
+        raise ValueError("A completion is needed if there is a prompt, and only then.")
     if prepared.failure:
         return failed(prepared, prepared.failure)
     if completion is None:
-        return refused(prepared, prepared.refusal)
+        return _answer(prepared, REFUSAL, "refused", reason=prepared.refusal)
     if completion.stop_reason == "refusal":
-        return failed(prepared, f"{prepared.model} declined to answer (stop reason: refusal)", completion)
-    started = time.perf_counter()
+        return failed(prepared, f"{prepared.trace.model} declined to answer (stop reason: refusal)", completion)
     if prepared.form == "text":
-        return assess(prepared, completion, completion.text, started=started)
+        return check(prepared, completion, completion.text)
     try:
-        form = read_form(completion.text)
-    except ValueError as error:
+        form = parse_json(completion.text, JsonAnswer)
+    except InvalidJSON as error:
         return failed(prepared, f"malformed JSON: {error}", completion)
-    quotes = check_quotes([(id_, unescape(quote)) for id_, quote in form.citations], prepared.sources)
-    text = form.answer if visible(form.answer) else REFUSAL  # empty and not sufficient
-    return assess(prepared, completion, text, quotes=quotes, sufficient=form.sufficient, started=started)
+    quotes = check_quotes([(c.source_id, unescape(c.quote)) for c in form.citations], prepared.sources)
+    text = form.answer if _visible(form.answer) else REFUSAL  # empty and not sufficient
+    return check(prepared, completion, text, quotes=quotes, sufficient=form.sufficient)
 
 
-def assess(
+def check(
     prepared: Prepared,
     completion: Completion,
     text: str,
     report: CitationReport | None = None,
     quotes: Sequence[QuoteCheck] = (),
     sufficient: bool = True,
-    started: float | None = None,
 ) -> Answer:
-    """The answer that shows ``text``, with its status; ``report`` is by default that of the markers in it."""
-    if not visible(text):
+    """The answer that shows ``text``, with its status. ``report`` is by default that of the markers in it."""
+    if not _visible(text):
         return failed(prepared, "the model wrote nothing", completion)
-    started = time.perf_counter() if started is None else started
+    started = time.perf_counter()
     report = report or validate_citations(text, prepared.sources)
-    if not visible(blanked(text, [(c.start, c.end) for c in report.citations])):
+    if not _visible(blanked(text, [(c.start, c.end) for c in report.citations])):
         return failed(prepared, "the model wrote nothing but markers", completion)
-    status = text_status(text)
+    status = _status(text)
     if status == "answered" and not sufficient:
         status = "partial"
     reasons = ["the model found no answer in the sources"] if status == "refused" else []
     if completion.stop_reason == "max_tokens":
         reasons.append(f"cut off at {prepared.max_tokens} tokens")
-    trace = _trace(prepared, completion, {"check": time.perf_counter() - started})
-    return Answer(text, status, prepared.sources, report, trace, tuple(quotes), "; ".join(reasons))
-
-
-def text_status(text: str) -> AnswerStatus:
-    """Refused, partial or answered, by the fixed forms that ``data/prompts/strong.txt`` asks for."""
-    if _folded(text).startswith(_folded(REFUSAL)):
-        return "refused"
-    if any(_folded(line).startswith(_folded(MISSING)) for line in text.splitlines()):
-        return "partial"
-    return "answered"
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.split()).casefold()
-
-
-def refused(prepared: Prepared, reason: str, completion: Completion | None = None) -> Answer:
-    """A refusal of our own; ``completion``: what was written and is not shown."""
-    report = validate_citations(REFUSAL, prepared.sources)
-    return Answer(REFUSAL, "refused", prepared.sources, report, _trace(prepared, completion, {}), (), reason)
+    trace = replace(prepared.trace, seconds=prepared.trace.seconds | {"check": time.perf_counter() - started})
+    reason = "; ".join(reasons)
+    return _answer(replace(prepared, trace=trace), text, status, completion, report, quotes, reason)
 
 
 def failed(prepared: Prepared, reason: str, completion: Completion | None = None) -> Answer:
-    """An error; ``completion``: what had been written until then, which the trace keeps."""
-    report = validate_citations("", prepared.sources)
-    return Answer("", "error", prepared.sources, report, _trace(prepared, completion, {}), (), reason)
+    """An answer with status "error". The trace keeps ``completion``, what was written before the failure."""
+    return _answer(prepared, "", "error", completion, reason=reason)
 
 
 def withhold(answer: Answer) -> Answer:
-    """The answer itself, or a refusal in its place where it has ``problems``; the trace keeps what was written."""
+    """The answer itself, or a refusal instead if it has ``problems``; the trace keeps the completion."""
     if answer.status not in ("answered", "partial") or not answer.problems:
         return answer
     report = validate_citations(REFUSAL, answer.sources)
@@ -375,42 +328,34 @@ def withhold(answer: Answer) -> Answer:
     return replace(answer, text=REFUSAL, status="refused", report=report, quotes=(), reason=reason)
 
 
-def _trace(prepared: Prepared, completion: Completion | None, seconds: dict[str, float]) -> Trace:
-    usage = completion.usage if completion else Usage()
-    written = {"complete": usage.seconds} if completion else {}
-    return Trace(
-        prepared.question,
-        prepared.retrieved,
-        prepared.dropped,
-        prepared.prompt,
-        prepared.prompt_tokens,
-        completion.text if completion else "",
-        prepared.model if prepared.prompt else "",
-        usage,
-        prepared.seconds | written | seconds,
-        prepared.unverified_quotes,
-    )
+def _answer(
+    prepared: Prepared,
+    text: str,
+    status: AnswerStatus,
+    completion: Completion | None = None,
+    report: CitationReport | None = None,
+    quotes: Sequence[QuoteCheck] = (),
+    reason: str = "",
+) -> Answer:
+    trace = prepared.trace
+    if completion:
+        seconds = trace.seconds | {"complete": completion.usage.seconds}
+        trace = replace(trace, completion_text=completion.text, usage=completion.usage, seconds=seconds)
+    report = report or validate_citations(text, prepared.sources)
+    return Answer(text, status, prepared.sources, report, trace, tuple(quotes), reason)
 
 
-def answer(question: str, retriever: Retriever, llm: Any, k: int = 5, **steps: Any) -> Answer:
-    """The answer of ``llm`` (``LocalLLM`` or ``ClaudeLLM``) from the ``k`` best passages, checked, with its trace.
+def _status(text: str) -> AnswerStatus:
+    """The status by the fixed wordings that ``data/prompts/strong.txt`` asks for."""
 
-    ``steps`` are the keywords of ``prepare`` (``threshold``, ``clean``, ``compress``, ``order``, ``history``,
-    ``template``, ``max_tokens``, ``budget_tokens``, ``form`` …), which may refuse before any model is called; what
-    counts as which status is said at ``conclude``. Malformed JSON is shown to the model once, with the error. A
-    call that fails (``CallFailed``) makes an answer with status error; anything else, ``OverBudget`` too, is raised.
-    """
-    prepared = prepare(question, retriever, llm, k, **steps)
-    if prepared.prompt is None:
-        return conclude(prepared)
-    completion = None
-    try:
-        completion = complete(llm, prepared, prepared.prompt)
-        if again := retry_prompt(prepared, completion):
-            tokens = llm.count_prompt_tokens(again)  # may fail too: before the call, whose usage would be lost
-            second = complete(llm, prepared, again)
-            prepared = replace(prepared, prompt=again, prompt_tokens=tokens)
-            completion = Completion(second.text, completion.usage + second.usage, second.stop_reason)
-    except CallFailed as error:
-        return failed(prepared, str(error), completion)
-    return conclude(prepared, completion)
+    def begins(line: str, wording: str) -> bool:
+        return " ".join(line.split()).casefold().startswith(wording.casefold())
+
+    if begins(text, REFUSAL):
+        return "refused"
+    return "partial" if any(begins(line, MISSING) for line in text.splitlines()) else "answered"
+
+
+def _visible(text: str) -> bool:
+    """Whether ``text`` has a visible character: not only white space, zero-width characters and direction marks."""
+    return any(character.isprintable() and not character.isspace() for character in text)

@@ -1,15 +1,15 @@
 """An answer while it is being written: the sources first, then text and citations, then the checked answer."""
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Unpack
 
-from rag_lab.answering.pipeline import Prepared, conclude, failed, prepare, withhold
+from rag_lab.answering.pipeline import AnswerOptions, Prepared, conclude, failed, prepare, withhold
 from rag_lab.answering.trace import Answer
 from rag_lab.citations.validation import CitationStream
-from rag_lab.llm.language_model import CallFailed
-from rag_lab.llm.prompt import Completion, Usage
+from rag_lab.llm.language_model import CallFailed, LanguageModel
+from rag_lab.llm.prompt import Completion, Prompt, Usage
 from rag_lab.prompting.citation_markers import Citation as CitationEvent
 from rag_lab.prompting.citation_markers import Text as TextEvent
 from rag_lab.prompting.templates import Source
@@ -18,14 +18,14 @@ from rag_lab.types import Retriever
 
 @dataclass(frozen=True)
 class SourcesEvent:
-    """What the answer is written from; no sources where no model is called."""
+    """The sources in the prompt; none if no model is called."""
 
     sources: tuple[Source, ...]
 
 
 @dataclass(frozen=True)
 class DoneEvent:
-    """The end: the answer with its checks, as ``answering.answer`` gives it."""
+    """The last event: the checked answer, as ``answer`` returns it."""
 
     answer: Answer
 
@@ -34,63 +34,63 @@ AnswerEvent = SourcesEvent | TextEvent | CitationEvent | DoneEvent
 
 
 def stream_answer(
-    question: str, retriever: Retriever, llm: Any, k: int = 5, *, check_first: bool = False, **steps: Any
+    question: str,
+    retriever: Retriever,
+    llm: LanguageModel,
+    k: int = 5,
+    *,
+    check_first: bool = False,
+    **options: Unpack[AnswerOptions],
 ) -> Iterator[AnswerEvent]:
     """The events of an answer: its sources, its text and citations in order, and at the end the answer itself.
 
-    ``steps`` are the keywords of ``prepare``. The texts of the events between, joined, are ``answer.text``, but for
-    an error, which has no text: of a stream that dies (``CallFailed``) ``trace.completion_text`` has what had come.
-    Anything else, ``OverBudget`` too, is raised, as by ``answer``. With ``check_first``, for matters where a wrong
-    answer does harm, nothing of the text comes before it is complete and checked, and one with ``problems`` does not come at all:
-    the answer is then a refusal that names them (see ``withhold``). ValueError for the JSON form, half of which is no
-    answer, and as ``prepare`` does.
+    ``options`` are the keywords of ``prepare``. The texts of the text and citation events, joined, are
+    ``answer.text``. If the stream fails (``CallFailed``), the answer is an error without text, and
+    ``trace.completion_text`` has what came before; everything else, ``OverBudget`` too, is raised.
+
+    With ``check_first``, for uses where a wrong answer does harm, no text comes before the answer is complete and
+    checked. An answer with ``problems`` is withheld: a refusal that names them comes instead (see ``withhold``).
+    Raises ValueError for the JSON form, which cannot be shown before it is complete, and as ``prepare`` does.
     """
-    if steps.get("form", "text") != "text":
-        raise ValueError(f"The form {steps['form']!r} is not streamed: use answer(), or the text form.")
-    return _events(prepare(question, retriever, llm, k, **steps), llm, check_first)
+    if options.get("form", "text") != "text":
+        raise ValueError(f"The form {options['form']!r} is not streamed: use answer(), or the text form.")
+    return _events(prepare(question, retriever, llm, k, **options), llm, check_first)
 
 
-def _events(prepared: Prepared, llm: Any, check_first: bool) -> Iterator[AnswerEvent]:
+def _events(prepared: Prepared, llm: LanguageModel, check_first: bool) -> Iterator[AnswerEvent]:
     yield SourcesEvent(prepared.sources)
-    if prepared.prompt is not None and not check_first:
-        stream = CitationStream(prepared.sources)
-        pieces = _written(prepared, llm)
-        while True:
-            try:
-                yield from stream.feed(next(pieces))
-            except StopIteration as end:
-                answer = end.value
-                break
-        yield from stream.close()
+    if prepared.prompt is None:
+        yield from _replayed(conclude(prepared))
+    elif check_first:
+        *_, done = _generated(prepared, prepared.prompt, llm)
+        assert isinstance(done, DoneEvent)
+        yield from _replayed(withhold(done.answer))
     else:
-        answer = conclude(prepared) if prepared.prompt is None else withhold(_last(_written(prepared, llm)))
-        stream = CitationStream(answer.sources)
-        yield from [*stream.feed(answer.text), *stream.close()]
+        yield from _generated(prepared, prepared.prompt, llm)
+
+
+def _generated(prepared: Prepared, prompt: Prompt, llm: LanguageModel) -> Iterator[AnswerEvent]:
+    """Text and citations as the model writes them; then the answer, which is an error if the call failed."""
+    citations = CitationStream(prepared.sources)
+    text, started = "", time.perf_counter()
+    deltas = llm.stream(prompt, max_tokens=prepared.max_tokens)
+    while True:
+        try:
+            delta = next(deltas)
+        except StopIteration as end:
+            answer = conclude(prepared, end.value)
+            break
+        except CallFailed as error:
+            partial = Completion(text, Usage(seconds=time.perf_counter() - started), "error")
+            answer = failed(prepared, f"broken off after {len(text)} characters: {error}", partial)
+            break
+        text += delta
+        yield from citations.feed(delta)
+    yield from citations.close()
     yield DoneEvent(answer)
 
 
-def _written(prepared: Prepared, llm: Any) -> Generator[str, None, Answer]:
-    """The model's pieces; in the end the answer, which is an error where the call failed on the way."""
-    pieces: list[str] = []
-    started = time.perf_counter()
-    stream = llm.stream(prepared.prompt, max_tokens=prepared.max_tokens)
-    while True:
-        try:
-            piece = next(stream)
-        except StopIteration as end:
-            return conclude(prepared, end.value)
-        except CallFailed as error:
-            so_far = "".join(pieces)
-            reason = f"broken off after {len(so_far)} characters: {error}"
-            usage = Usage(seconds=time.perf_counter() - started)
-            return failed(prepared, reason, Completion(so_far, usage, "error"))
-        pieces.append(piece)
-        yield piece
-
-
-def _last(pieces: Generator[str, None, Answer]) -> Answer:
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as end:
-            return end.value
+def _replayed(answer: Answer) -> Iterator[AnswerEvent]:
+    """The events of an answer that is complete."""
+    citations = CitationStream(answer.sources)
+    yield from [*citations.feed(answer.text), *citations.close(), DoneEvent(answer)]

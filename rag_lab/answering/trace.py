@@ -1,20 +1,15 @@
-"""What an answer is, and the trace of how it came about; both are kept as lines of JSON."""
+"""An answer and the trace of how it came about; both are saved as JSON Lines."""
 
-import functools
-import json
-import os
-import types
-import warnings
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 from rag_lab.citations.quotes import QuoteCheck
 from rag_lab.citations.validation import CitationReport, CitedSentence, check_numbers
 from rag_lab.llm.prompt import Prompt, Usage
 from rag_lab.prompting.templates import Source
 from rag_lab.prompting.token_budget import Dropped
+from rag_lab.storage import append_jsonl, read_jsonl
 from rag_lab.text.numbers import Number
 from rag_lab.types import Hit
 
@@ -25,32 +20,32 @@ AnswerStatus = Literal["answered", "partial", "refused", "error"]
 class Trace:
     """How an answer came about.
 
-    ``retrieved``: as the retriever ranked them. ``dropped``: what each step (``gate``, ``clean``, ``filter``,
-    ``extract``, ``budget``) left out, and why. ``not_found``: what a compressing model returned that its passage does
-    not hold (see ``Selection.refused``). ``prompt``: as it was sent, or None where no model was called; then
-    ``written`` (the model's words, verbatim) and ``model`` are empty. ``usage`` is of all calls that came back.
-    ``seconds``: of the steps retrieve, select, write and check that were taken.
+    ``retrieved``: as the retriever ranked them. ``dropped``: what each step (``threshold``, ``clean``, ``filter``,
+    ``extract``, ``budget``) left out, and why. ``prompt``: as it was sent; None if no model was called, and then
+    ``completion_text`` (the model's text, verbatim) and ``model`` are empty. ``usage``: of all calls that returned.
+    ``seconds``: of the steps ``retrieve``, ``select``, ``complete`` and ``check``, if they were reached.
+    ``unverified_quotes``: what a compressing model returned that is not in its passage (see ``Selection``).
     """
 
     question: str
-    retrieved: tuple[Hit, ...]
-    dropped: tuple[Dropped, ...]
-    prompt: Prompt | None
-    prompt_tokens: int
-    completion_text: str
-    model: str
-    usage: Usage
-    seconds: dict[str, float]
+    retrieved: tuple[Hit, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    prompt: Prompt | None = None
+    prompt_tokens: int = 0
+    completion_text: str = ""
+    model: str = ""
+    usage: Usage = field(default_factory=Usage)
+    seconds: dict[str, float] = field(default_factory=dict)
     unverified_quotes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is shown (``text``; empty for an error), what it rests on, and what the checks found.
+    """What is shown (``text``; empty for an error), its sources, and what the checks found.
 
     ``sources``: those in the prompt. ``report``: of the markers in ``text``. ``quotes``: each quote that the model
-    gave apart from its text (the JSON form, Claude's own citations), held against its source. ``reason``: why it was
-    refused or failed, or where it was cut off.
+    gave outside its text (in the JSON form, or by Claude's own citations), checked in its source. ``reason``: why the
+    answer was refused or failed, or that it was cut off.
     """
 
     text: str
@@ -74,24 +69,24 @@ class Answer:
 
     @property
     def numbers(self) -> tuple[tuple[CitedSentence, tuple[Number, ...]], ...]:
-        """The sentences with numbers that their sources do not hold (see ``citations.check_numbers``).
+        """The sentences with numbers that are not in their sources (see ``check_numbers``).
 
-        A sentence without a marker is held against the sources that quotes were given from, if there are any.
+        A sentence without a marker is checked against the sources of the quotes, if there are any.
         """
         quoted = tuple(dict.fromkeys(q.source_id for q in self.quotes if q.status != "no_such_source"))
-        lent = replace(
+        report = replace(
             self.report,
             sources=tuple(source for source in self.sources if source.id in self.cited_ids),
             sentences=tuple(s if s.ids else replace(s, ids=quoted) for s in self.report.sentences),
         )
-        return tuple((sentence, tuple(numbers)) for sentence, numbers in check_numbers(lent))
+        return tuple((sentence, tuple(numbers)) for sentence, numbers in check_numbers(report))
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What the checks have against showing this answer, a sentence each; empty where nothing.
+        """Why this answer should not be shown, one phrase per check that failed.
 
-        Invalid ids, sentences that cite nothing (none of them where quotes were found, which then carry the whole
-        answer), numbers that the sources do not hold, and quotes that were not found.
+        The checks: invalid ids, sentences without a citation (not if a quote was found, which then supports the whole
+        answer), numbers that are not in the sources, and quotes that were not found.
         """
         found = []
         if self.invalid_ids:
@@ -109,55 +104,31 @@ class Answer:
 def save_answer(answer: Answer, path: str | Path) -> None:
     """Append ``answer`` with its trace as one line of JSON; it is on disk when this returns.
 
-    TypeError where the metadata of a passage hold what JSON cannot.
+    Raises TypeError if the metadata of a passage contain something that is not JSON.
     """
-    line = json.dumps(asdict(answer), default=_plain).encode("ascii") + b"\n"  # no character can fail to be written
-    with open(path, "a+b") as file:
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            if file.read() != b"\n":  # a write was cut short: do not join it
-                line = b"\n" + line
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
+    append_jsonl(path, [asdict(answer)], default=_plain)
 
 
 def load_answers(path: str | Path) -> list[Answer]:
-    """What ``save_answer`` wrote, in order. A line that was cut short is skipped with a warning."""
-    answers = []
-    unreadable = 0
-    for line in Path(path).read_bytes().split(b"\n"):
-        if line.strip():
-            try:
-                answers.append(_built(Answer, json.loads(line)))
-            except (ValueError, TypeError, KeyError, AttributeError):
-                unreadable += 1
-    if unreadable:
-        warnings.warn(f"{path}: {unreadable} unreadable line(s) skipped (a write was cut short).", stacklevel=2)
-    return answers
+    """The answers that ``save_answer`` wrote, in order. A line that was cut short is skipped with a warning.
+
+    Raises ValueError if a line is not an answer of this version, FileNotFoundError if there is no file.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(list[Answer]).validate_python(read_jsonl(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"][1:])) or "the line"
+        raise ValueError(
+            f"{path}: answer {first['loc'][0]} cannot be read ({field}: {first['msg']}). It was saved by another "
+            "version or edited: move the file away, or correct the line."
+        ) from error
 
 
 def _plain(value: Any) -> Any:
-    """A retriever may score in NumPy's numbers."""
+    """A NumPy number, which a retriever may use as a score, as Python's."""
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"{value!r} cannot be written as JSON: make it text or a number in the passage's metadata.")
-
-
-def _built(kind: Any, value: Any) -> Any:
-    """A value of type ``kind`` from what JSON keeps of it."""
-    parts = get_args(kind)
-    if isinstance(kind, types.UnionType):  # X | None
-        return None if value is None else _built(parts[0], value)
-    if is_dataclass(kind) and isinstance(kind, type):
-        hints = _hints(kind)
-        return kind(**{name: _built(hints[name], part) for name, part in value.items()})
-    if get_origin(kind) is tuple:
-        kinds = parts[:1] * len(value) if parts[-1] is Ellipsis else parts
-        return tuple(_built(part, item) for part, item in zip(kinds, value, strict=True))
-    return value
-
-
-@functools.cache
-def _hints(kind: type) -> Mapping[str, Any]:
-    return get_type_hints(kind)

@@ -9,7 +9,6 @@ from rag_lab.answering.trace import Answer, Trace
 from rag_lab.citations.validation import validate_citations
 from rag_lab.evaluation.diagnosis import diagnose
 from rag_lab.exercises.hints import number_hint
-from rag_lab.llm.prompt import Usage
 from rag_lab.metrics import Outcome, answer_scores
 from rag_lab.prompting.templates import assign_sources
 from rag_lab.prompting.token_budget import Dropped
@@ -136,5 +135,5 @@ def _answer(case: Case) -> Answer:
     sources = tuple(assign_sources(case.prompt))
     hits = tuple(Hit(chunk, 1.0, rank) for rank, chunk in enumerate(case.retrieved, 1))
     dropped = tuple(Dropped(chunk, "budget", "no room") for chunk in case.retrieved if chunk not in case.prompt)
-    trace = Trace(QUESTION.text, hits, dropped, None, 0, case.text, "", Usage(), {})
+    trace = Trace(QUESTION.text, hits, dropped, completion_text=case.text)
     return Answer(case.text, "answered", sources, validate_citations(case.text, sources), trace)

@@ -1,4 +1,4 @@
-"""Gates worked out by hand: which questions are refused at which threshold, and which threshold is best."""
+"""Abstention worked out by hand: which questions are refused at which threshold, and which threshold is best."""
 
 import math
 
@@ -12,12 +12,11 @@ from rag_lab.answering.abstention import (
     candidate_thresholds,
     choose_threshold,
     refusal_reason,
-    scores_at_threshold,
     threshold_curve,
 )
 from rag_lab.types import Chunk, Hit
 
-# Answerable: 0.9 0.7 0.4; unanswerable: 0.5 0.2.
+# With an answer: 0.9 0.7 0.4; without: 0.5 0.2.
 SCORES = [0.9, 0.5, 0.7, 0.2, 0.4]
 KNOWN = [True, False, True, False, True]
 
@@ -32,15 +31,13 @@ def test_the_curve_by_hand() -> None:
     ]
 
 
-def test_candidates_part_the_scores_in_every_way() -> None:
+def test_candidate_thresholds_split_the_scores_in_every_way() -> None:
     assert candidate_thresholds([0.5, 1.0, 0.5, -math.inf]) == [0.5, 0.75, math.nextafter(1.0, 2.0)]
 
 
 def test_the_threshold_chosen_by_hand() -> None:
-    # Wrong at 0.3: one (0.5 answered); at 0.6: one (0.4 refused). The higher of the two refuses rather.
+    # Wrong at 0.3: one (0.5 answered); at 0.6: one (0.4 refused). The higher of the two refuses more.
     assert choose_threshold(SCORES, KNOWN) == pytest.approx(0.6)
-    assert scores_at_threshold(SCORES, KNOWN, 0.6) == [1, 0, 1, 0, 0]
-    assert scores_at_threshold(SCORES, KNOWN, 0.3) == [1, -1, 1, 0, 1]
     # An answerable question with nothing found is refused at any threshold.
     assert choose_threshold([-math.inf, 0.8, 0.2], [True, True, False]) == pytest.approx(0.5)
 
@@ -48,49 +45,39 @@ def test_the_threshold_chosen_by_hand() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(-5, 5), st.booleans()), min_size=2, max_size=12))
 def test_no_threshold_is_better_than_the_one_chosen(pairs: list[tuple[int, bool]]) -> None:
-    scores, known = [float(s) for s, _ in pairs], [k for _, k in pairs]
+    scores, known = [float(score) for score, _ in pairs], [label for _, label in pairs]
     if len(set(known)) < 2:
         with pytest.raises(ValueError, match="Both answerable and unanswerable"):
             choose_threshold(scores, known)
         return
-    best = sum(scores_at_threshold(scores, known, choose_threshold(scores, known)))
-    assert best == max(sum(scores_at_threshold(scores, known, t / 2)) for t in range(-11, 13))
+
+    def wrong(threshold: float) -> int:
+        return sum((score >= threshold) != label for score, label in pairs)
+
+    assert wrong(choose_threshold(scores, known)) == min(wrong(t / 2) for t in range(-11, 13))
     for point in threshold_curve(scores, known):
-        answered = [score >= point.threshold for score in scores]
-        assert point.false_refusal_rate == pytest.approx(
-            np.mean([not a for a, k in zip(answered, known, strict=True) if k])
-        )
-        assert point.false_answer_rate == pytest.approx(
-            np.mean([a for a, k in zip(answered, known, strict=True) if not k])
-        )
+        rates = {label: np.mean([s >= point.threshold for s, k in pairs if k == label]) for label in (True, False)}
+        assert (point.false_refusal_rate, point.false_answer_rate) == pytest.approx((1 - rates[True], rates[False]))
 
 
 @pytest.mark.parametrize(
     ("scores", "known", "message"),
     [
         ([0.1], [True, False], "1 scores and 2 labels"),
+        ([0.1, 0.2], [True], "2 scores and 1 labels"),
         ([0.1, math.nan], [True, False], "1 of 2 scores are NaN"),
         ([-math.inf, -math.inf], [True, False], "None of the 2 scores is finite"),
     ],
 )
-def test_what_cannot_be_calibrated(scores: list[float], known: list[bool], message: str) -> None:
+def test_scores_that_no_threshold_can_be_chosen_from(scores: list[float], known: list[bool], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         choose_threshold(scores, known)
 
 
-def test_the_gate_says_which_of_the_two_it_was() -> None:
+def test_a_refusal_names_its_reason() -> None:
     hit = Hit(Chunk("a", 0, "Dogs.", 0, 5), 0.31, 1)
     assert refusal_reason([], None) == refusal_reason([], 0.4) == "no passage found"
     assert refusal_reason([hit], 0.42) == "no passage over the threshold 0.42 (best 0.31)"
     assert refusal_reason([hit], 0.31) == refusal_reason([hit], None) == ""
-    with pytest.raises(ValueError, match="NaN"):  # no refusal, which would be scored
+    with pytest.raises(ValueError, match="NaN"):  # not a refusal, which would count as a result
         refusal_reason([Hit(hit.chunk, math.nan, 1)], 0.1)
-
-
-def test_scores_without_a_label_or_a_value_are_not_judged() -> None:
-    with pytest.raises(ValueError, match="2 scores and 1 labels"):
-        scores_at_threshold([0.1, 0.2], [True], 0.15)
-    with pytest.raises(ValueError, match="1 of 2 scores are NaN"):
-        scores_at_threshold([0.1, math.nan], [True, False], 0.15)
-    with pytest.raises(ValueError, match="threshold is NaN"):
-        scores_at_threshold([0.1, 0.2], [True, False], math.nan)

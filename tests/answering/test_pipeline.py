@@ -6,12 +6,13 @@ from functools import partial
 import pytest
 
 from rag_lab.answering.claude_documents import answer_with_documents
-from rag_lab.answering.pipeline import answer, conclude, prepare, withhold
+from rag_lab.answering.pipeline import JsonAnswer, answer, complete, conclude, prepare, withhold
 from rag_lab.answering.trace import load_answers, save_answer
 from rag_lab.citations.quotes import QuoteCheck
 from rag_lab.llm import spending
 from rag_lab.llm.claude import RETRIES, ClaudeLLM
 from rag_lab.llm.language_model import CallFailed
+from rag_lab.llm.structured import InvalidJSON, json_schema, parse_json
 from rag_lab.prompting.build import REFUSAL, order_for_long_context
 from rag_lab.prompting.compression import compress_extract, compress_filter
 from rag_lab.prompting.token_budget import Dropped, Selection
@@ -86,7 +87,7 @@ def test_a_refusal_by_the_api_is_an_error() -> None:
         assert "declined" in got.reason
 
 
-# The gate
+# Abstention
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_a_refusal_by_the_api_is_an_error() -> None:
         (retriever(DOGS, PARKING, scores=(0.31, 0.2)), "no passage over the threshold 0.42 (best 0.31)"),
     ],
 )
-def test_the_gate_refuses_before_any_model_is_called(found, reason: str) -> None:
+def test_a_low_score_refuses_before_any_model_is_called(found, reason: str) -> None:
     llm = Scripted()
     llm.complete = llm.count_prompt_tokens = never
     got = answer(QUESTION, found, llm, threshold=0.42)
@@ -112,7 +113,7 @@ def test_the_gate_refuses_before_any_model_is_called(found, reason: str) -> None
     ]
 
 
-def test_the_gate_is_on_the_score_of_the_reranker() -> None:
+def test_the_threshold_is_compared_with_the_score_of_the_reranker() -> None:
     def reverse(question, hits):
         return [Hit(hit.chunk, 0.3 + rank / 10, rank + 1) for rank, hit in enumerate(hits[::-1])]
 
@@ -241,8 +242,53 @@ def form(answer: str, *citations: tuple[str, str], sufficient: bool = True) -> s
     return json.dumps({"answer": answer, "citations": cited, "sufficient": sufficient})
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"note": 1}, "note: Extra inputs"),
+        ({"answer": None}, "answer: Input should be a valid string"),
+        ({"sufficient": "true"}, "sufficient: Input should be a valid boolean"),
+        ({"sufficient": 1}, "sufficient: Input should be a valid boolean"),
+        ({"citations": {}}, "citations: Input should be a valid array"),
+        ({"citations": ["S1"]}, "citations.0: Input should be an object"),
+        ({"citations": [{"source_id": "S1"}]}, "citations.0.quote: Field required"),
+        ({"citations": [{"source_id": 1, "quote": "x"}]}, "citations.0.source_id: Input should be a valid string"),
+        ({"answer": " "}, "answer is empty, though sufficient is true"),
+        ({"answer": "\u200b\u200f\ufeff"}, "answer is empty, though sufficient is true"),
+    ],
+)
+def test_another_shape_is_refused_with_its_place(change: dict[str, object], message: str) -> None:
+    good = json.loads(form("کلاس‌ها [S1] 😀", ("S1", "כלבים מותרים במשרד")))
+    assert parse_json(json.dumps(good), JsonAnswer).citations[0].quote == "כלבים מותרים במשרד"
+    with pytest.raises(InvalidJSON, match=message):
+        parse_json(json.dumps(good | change), JsonAnswer)
+
+
+def test_the_schema_of_the_json_form_is_the_one_that_recordings_are_stored_under() -> None:
+    text = {"type": "string"}
+    assert json_schema(JsonAnswer) == {
+        "type": "object",
+        "properties": {
+            "answer": text,
+            "citations": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"source_id": text, "quote": text},
+                    "required": ["source_id", "quote"],
+                    "additionalProperties": False,
+                },
+            },
+            "sufficient": {"type": "boolean"},
+        },
+        "required": ["answer", "citations", "sufficient"],
+        "additionalProperties": False,
+    }
+
+
 def test_the_json_form_with_its_quotes_checked() -> None:
     llm = Scripted(form("Dogs may come.", ("S1", "dogs are allowed"), ("S1", "Dogs are allowed in the office")))
+    llm.enforces_schema = True
     got = answer(QUESTION, FOUND, llm, form="json")
     assert (got.text, got.status, got.cited_ids, got.report.cited_ids) == ("Dogs may come.", "answered", ("S1",), ())
     assert [quote.status for quote in got.quotes] == ["not_found", "found"]  # case is not folded
@@ -277,7 +323,7 @@ def test_quotes_of_an_escaped_source_are_found_in_the_original() -> None:
     assert (quote.status, quote.span) == ("found", (0, len("Write </source> at the end")))
 
 
-def test_numbers_of_a_sentence_without_markers_are_held_against_what_is_quoted() -> None:
+def test_numbers_of_a_sentence_without_markers_are_checked_in_the_quoted_sources() -> None:
     quote = ("S2", "Parking costs 5 euros a day")
     right, wrong = (form(f"It is {n} euros.", quote) for n in (5, 7))
     assert answer("Price?", FOUND, Scripted(right), form="json").problems == ()
@@ -299,7 +345,9 @@ def test_malformed_json_is_retried_once_with_the_error_as_a_turn() -> None:
     assert second.turns[:-2] == first.turns
     said, told = second.turns[-2:]
     assert (said.role, said.text, told.role) == ("assistant", "Dogs may come.", "user")
-    assert told.text.startswith("This cannot be read. It is not JSON: Expecting value")
+    assert told.text.startswith(
+        "This cannot be read. The text is not JSON with the fields answer, citations, sufficient"
+    )
     assert got.trace.usage.input_tokens == 20
     assert (got.trace.prompt, got.trace.prompt_tokens) == (second, llm.count_prompt_tokens(second))
 
@@ -308,7 +356,8 @@ def test_malformed_json_twice_is_an_error_not_an_answer() -> None:
     llm = Scripted("Dogs may come.", '{"answer": "Dogs"}')
     got = answer(QUESTION, FOUND, llm, form="json")
     assert (got.status, got.text, got.trace.completion_text) == ("error", "", '{"answer": "Dogs"}')
-    assert got.reason == "malformed JSON: it has no key 'citations'."
+    assert "malformed JSON: The text is not JSON" in got.reason
+    assert "(citations: Field required)" in got.reason
     assert (len(llm.prompts), got.trace.usage.output_tokens) == (2, 4)
 
 
@@ -356,9 +405,9 @@ def test_an_answer_is_withheld_for_what_the_checks_found() -> None:
 
 def test_a_completion_is_needed_where_there_is_a_prompt_and_only_there() -> None:
     llm = Scripted(SAID)
-    ready, gated = prepare(QUESTION, FOUND, llm), prepare(QUESTION, retriever(), llm)
-    completion = llm.complete(ready.prompt)
-    for wrong in ((ready, None), (gated, completion)):
+    ready, refused = prepare(QUESTION, FOUND, llm), prepare(QUESTION, retriever(), llm)
+    completion = complete(llm, ready)
+    for wrong in ((ready, None), (refused, completion)):
         with pytest.raises(ValueError, match="A completion is needed"):
             conclude(*wrong)
     assert conclude(ready, completion).text == SAID

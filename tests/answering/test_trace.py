@@ -80,6 +80,10 @@ def test_scores_may_be_numpys_and_metadata_must_be_jsons(tmp_path: Path) -> None
     assert len(load_answers(path)) == 1
 
 
-def test_no_file_is_said() -> None:
+def test_a_file_that_holds_no_answers_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
     with pytest.raises(FileNotFoundError):
-        load_answers("no/such/file.jsonl")
+        load_answers(path)
+    path.write_text('{"text": "One [S1].", "status": "answered"}\n')
+    with pytest.raises(ValueError, match=r"answers.jsonl: answer 0 cannot be read \(sources: Field required\)"):
+        load_answers(path)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rag_lab import datasets, results, settings, types
-from rag_lab.answering.abstention import choose_threshold, scores_at_threshold, threshold_curve
+from rag_lab.answering.abstention import choose_threshold, threshold_curve
 from rag_lab.answering.extractive import ExtractiveReader
 from rag_lab.chunking import chunk_corpus, chunk_paragraphs
 from rag_lab.metrics import bootstrap_ci
@@ -26,6 +26,11 @@ from rag_lab.types import Retriever
 
 COMMAND = "python -m tests.benchmarks.measure_extractive"
 CORPUS, PASSAGES = "handbook", 5
+
+
+def scores_at(values: Sequence[float], known: Sequence[bool], threshold: float) -> list[int]:
+    """For each question: +1 answerable and answered, -1 unanswerable and answered, 0 refused."""
+    return [(1 if k else -1) if value >= threshold else 0 for value, k in zip(values, known, strict=True)]
 
 
 def measured(
@@ -40,8 +45,8 @@ def measured(
     measures = {
         "false refusals": refused,
         "false answers": answered,
-        "score": scores_at_threshold(values, known, threshold),
-        "score, never refusing": scores_at_threshold(values, known, -2.0),
+        "score": scores_at(values, known, threshold),
+        "score, never refusing": scores_at(values, known, -2.0),
     }
     rows: list[dict[str, Any]] = [
         {"method": name, "measure": measure, "threshold": round(threshold, 5)}

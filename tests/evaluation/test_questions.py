@@ -49,8 +49,9 @@ DRAFTS: dict[str, dict[str, str]] = {
 class Writer:
     """TEST DOUBLE: drafts from DRAFTS by title; answers a question with its draft's answer; checks by hand."""
 
-    name = "writer"
-    window = 8192
+    name, identity, dtype = "writer", "writer", ""
+    window, thinking_tokens = 8192, 0
+    enforces_schema, needs_prefill, paid = True, False, False
 
     def __init__(self, answers: str = "", **changes: dict[str, str]) -> None:
         self.drafts = {title: draft | changes.get(title, {}) for title, draft in DRAFTS.items()}

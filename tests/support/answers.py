@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from rag_lab.answering.trace import Answer, AnswerStatus, Trace
 from rag_lab.citations.validation import validate_citations
-from rag_lab.llm.prompt import Usage
 from rag_lab.prompting.templates import assign_sources
 from rag_lab.prompting.token_budget import Dropped
 from rag_lab.types import Chunk, Document, GoldSpan, Hit, Question
@@ -37,5 +36,5 @@ def answer(
     given = tuple(assign_sources(sources))
     chunks = sources if retrieved is None else retrieved
     hits = tuple(Hit(chunk, 1.0, rank) for rank, chunk in enumerate(chunks, 1))
-    trace = Trace("?", hits, tuple(dropped), None, 0, text, "test", Usage(), {})
+    trace = Trace("?", hits, tuple(dropped), completion_text=text, model="test")
     return Answer(text, status, given, validate_citations(text, given), trace, reason=reason)

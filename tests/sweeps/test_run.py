@@ -41,7 +41,7 @@ def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Double:
     """TEST DOUBLE of a language model: answers every question with the same sentence."""
 
-    name, window = "double", 8192
+    name, window, thinking_tokens, enforces_schema = "double", 8192, 0, False
 
     def __init__(self) -> None:
         self.prompts: list[Prompt] = []
