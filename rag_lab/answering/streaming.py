@@ -10,8 +10,7 @@ from rag_lab.answering.trace import Answer
 from rag_lab.citations.validation import CitationStream
 from rag_lab.llm.language_model import CallFailed, LanguageModel
 from rag_lab.llm.prompt import Completion, Prompt, Usage
-from rag_lab.prompting.citation_markers import Citation as CitationEvent
-from rag_lab.prompting.citation_markers import Text as TextEvent
+from rag_lab.prompting.citation_markers import Citation, TextDelta
 from rag_lab.prompting.templates import Source
 from rag_lab.types import Retriever
 
@@ -30,7 +29,7 @@ class DoneEvent:
     answer: Answer
 
 
-AnswerEvent = SourcesEvent | TextEvent | CitationEvent | DoneEvent
+AnswerEvent = SourcesEvent | TextDelta | Citation | DoneEvent
 
 
 def stream_answer(

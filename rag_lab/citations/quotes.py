@@ -1,4 +1,4 @@
-"""Whether a quote stands in a text, and where exactly, whatever its white space, dashes and quotation marks."""
+"""Find a quote in a text, with its exact range, regardless of white space, dashes and quotation marks."""
 
 import functools
 import unicodedata
@@ -14,10 +14,10 @@ from rag_lab.text.scripts import UNSPACED
 from rag_lab.text.segmentation import words
 from rag_lab.types import CharSpan
 
-MIN_WORDS = 3  # in a quote; a character of a script without spaces counts half
-MIN_PART_WORDS = 2  # in each part of a quote with an ellipsis
+MIN_WORDS = 3  # per quote; a character of a script without spaces counts half
+MIN_PART_WORDS = 2  # per part of a quote with an ellipsis
 MAX_PARTS = 10
-MAX_GAP = 300  # characters of the text that an ellipsis may stand for
+MAX_GAP = 300  # characters of the text that an ellipsis may replace
 
 _DASHES = "-‐‑‒–—―−﹘﹣－"
 _SINGLE_QUOTES = "'‘’‚‛′‹›`´׳＇"
@@ -27,9 +27,9 @@ _EDGES = _SINGLE_QUOTES + _DOUBLE_QUOTES + " \t\r\n\u00a0\u200b\u200e\u200f\u206
 _DOTS = r"(?:[…⋯]++|\.(?:\s?\.){2,}+)"
 _BRACKETED = "|".join(rf"{a}\s{{0,3}}+{_DOTS}\s{{0,3}}+{b}" for a, b in ((r"\[", r"\]"), (r"\(", r"\)"), "<>"))
 _ELLIPSIS = regex.compile(rf"{_DOTS}|{_BRACKETED}")
-# A letter with its marks; Unicode's stream-safe limit of 30 marks keeps the reordering of hostile runs of them cheap.
+# A letter with its marks. Unicode's stream-safe limit of 30 marks keeps the reordering of hostile runs cheap.
 _CLUSTER = regex.compile(r"\P{M}\p{M}{0,30}+|\p{M}{1,30}+", regex.DOTALL)
-# Left out: hyphens inside words (before a line end it may be the word's own or the typesetter's), and white space in
+# Left out: hyphens inside words (at a line end it may belong to the word or to the typesetter), and white space in
 # Chinese and Japanese, which comes from line ends.
 _CJK = r"[\p{Han}\p{Hiragana}\p{Katakana}\u3000-\u303f\uff00-\uff65]"
 _LEFT_OUT = regex.compile(
@@ -41,10 +41,10 @@ _UNSPACED = regex.compile(rf"[{UNSPACED}]")
 
 @dataclass(frozen=True)
 class _Folded:
-    """A text as it is compared: ``text[i]`` comes from the characters ``starts[i]`` to ``ends[i]`` of the original.
+    """A folded text: ``text[i]`` comes from the characters ``starts[i]`` to ``ends[i]`` of the original.
 
-    ``hyphens``: the offsets in ``text``, in order, before which a hyphen inside a word was left out; ``breaks``:
-    those of them that stood before a line end.
+    ``hyphens``: sorted offsets in ``text`` before which a hyphen inside a word was left out; ``breaks``: those of
+    them that were at a line end.
     """
 
     text: str
@@ -56,7 +56,7 @@ class _Folded:
 
 @dataclass(frozen=True)
 class QuoteCheck:
-    """A quote held against the source it names. ``span``: its range in ``source.text``, if it was found."""
+    """A quote checked against the source it names. ``span``: its range in ``source.text``, if it was found."""
 
     source_id: str
     quote: str
@@ -65,34 +65,33 @@ class QuoteCheck:
 
 
 def check_quotes(quotes: Sequence[tuple[str, str]], sources: Sequence[Source]) -> list[QuoteCheck]:
-    """Each (source id, quote) against that source alone, so that a quote stitched from two sources is not found."""
+    """Check each (source id, quote) against that source alone; a quote stitched from two sources is not found."""
     texts = {source.id: source.text for source in sources}
-    checks = []
-    for source_id, quote in quotes:
-        span = ground_quote(quote, texts[source_id]) if source_id in texts else None
-        if source_id not in texts:
-            checks.append(QuoteCheck(source_id, quote, "no_such_source"))
-        elif span:
-            checks.append(QuoteCheck(source_id, quote, "found", span))
-        else:
-            checks.append(QuoteCheck(source_id, quote, "too_short" if too_short(quote) else "not_found"))
-    return checks
+    return [_check(source_id, quote, texts.get(source_id)) for source_id, quote in quotes]
+
+
+def _check(source_id: str, quote: str, text: str | None) -> QuoteCheck:
+    if text is None:
+        return QuoteCheck(source_id, quote, "no_such_source")
+    if span := ground_quote(quote, text):
+        return QuoteCheck(source_id, quote, "found", span)
+    return QuoteCheck(source_id, quote, "too_short" if too_short(quote) else "not_found")
 
 
 def too_short(quote: str) -> bool:
-    """Whether a quote has too few words to prove anything (``MIN_WORDS``; ``MIN_PART_WORDS`` a part)."""
+    """Whether a quote has too few words to prove anything (``MIN_WORDS``; ``MIN_PART_WORDS`` per part)."""
     counts = [_count_words(part) for part in _parts(quote)]
     return sum(counts) < MIN_WORDS or (len(counts) > 1 and min(counts) < MIN_PART_WORDS)
 
 
 def ground_quote(quote: str, text: str) -> CharSpan | None:
-    """The character range of ``text`` that ``quote`` repeats, or None. None too for a quote that is ``too_short``.
+    """The character range of ``text`` that ``quote`` repeats. None if there is none or the quote is ``too_short``.
 
-    Folded on both sides: runs of white space, Unicode compatibility forms (not of digits), curly quotes, dashes,
-    invisible characters with soft hyphens, and hyphenation at line ends. Case, digits and words are not. An ellipsis
-    splits the quote into parts, at most ``MAX_PARTS``, which must come in order with at most ``MAX_GAP`` characters
-    between two; the range then runs from the first to the last. Quotation marks around the quote are left out. A
-    quote that begins or ends inside a word or a number of the text is none of it ("5 days" in "2.5 days").
+    Ignores on both sides: runs of white space, Unicode compatibility forms (except of digits), curly quotes, dashes,
+    invisible characters such as soft hyphens, and hyphenation at line ends. Case, digits and words must be equal. An
+    ellipsis splits the quote into parts, at most ``MAX_PARTS``, which must occur in order with at most ``MAX_GAP``
+    characters between two; the range then runs from the first to the last. Quotation marks around the quote are
+    ignored. A quote must not begin or end inside a word or number of the text ("5 days" is not in "2.5 days").
     """
     parts = _parts(quote)
     if sum(map(_count_words, parts)) < MIN_WORDS or len(parts) > MAX_PARTS:
@@ -110,7 +109,7 @@ def ground_quote(quote: str, text: str) -> CharSpan | None:
 
 
 def _continued(chains: Sequence[CharSpan], occurrences: Iterator[CharSpan], whole: _Folded) -> list[CharSpan]:
-    """Each occurrence of the next part joined to the nearest chain that ends before it, if that is near enough."""
+    """Each occurrence of the next part, joined to the nearest chain that ends before it, if that is near enough."""
     ends = [end for _, end in chains]
     joined = []
     for start, end in occurrences:
@@ -121,13 +120,8 @@ def _continued(chains: Sequence[CharSpan], occurrences: Iterator[CharSpan], whol
 
 
 def _parts(quote: str) -> list[str]:
-    """What stands between ellipses, without white space and quotation marks around it."""
-    pieces, last = [], 0
-    for match in _ELLIPSIS.finditer(quote):
-        pieces.append(quote[last : match.start()])
-        last = match.end()
-    stripped = [piece.strip(_EDGES) for piece in [*pieces, quote[last:]]]
-    return [piece for piece in stripped if piece]
+    """The texts between ellipses, without white space and quotation marks around them."""
+    return [part for piece in _ELLIPSIS.split(quote) if (part := piece.strip(_EDGES))]
 
 
 def _count_words(text: str) -> float:
@@ -184,33 +178,17 @@ def _fold_character(character: str) -> str:
 
 
 def _occurrences(part: _Folded, whole: _Folded) -> Iterator[CharSpan]:
-    """Ranges of ``whole.text`` that hold ``part``, whole words and hyphens included; by Knuth, Morris and Pratt."""
-    pattern, text = part.text, whole.text
-    if not pattern or pattern not in text:
-        return
-    borders = [0] * len(pattern)
-    matched = 0
-    for i in range(1, len(pattern)):
-        while matched and pattern[i] != pattern[matched]:
-            matched = borders[matched - 1]
-        matched += pattern[i] == pattern[matched]
-        borders[i] = matched
-    matched = 0
-    for i, character in enumerate(text):
-        while matched and (matched == len(pattern) or character != pattern[matched]):
-            matched = borders[matched - 1]
-        matched += character == pattern[matched]
-        start, end = i + 1 - len(pattern), i + 1
-        if matched == len(pattern) and _stands_alone(whole, start, end) and _same_hyphens(part, whole, start, end):
+    """Ranges of ``whole.text`` that hold ``part`` as whole words, with the same hyphens."""
+    start = whole.text.find(part.text) if part.text else -1
+    while start >= 0:
+        end = start + len(part.text)
+        if not (_inside(whole, start) or _inside(whole, end)) and _same_hyphens(part, whole, start, end):
             yield start, end
-
-
-def _stands_alone(whole: _Folded, start: int, end: int) -> bool:
-    return not (_inside(whole, start) or _inside(whole, end))
+        start = whole.text.find(part.text, start + 1)
 
 
 def _inside(whole: _Folded, i: int) -> bool:
-    """Whether the offset is inside a character of the original, a word or a number."""
+    """Whether offset ``i`` is inside a character of the original, a word or a number."""
     text = whole.text
     if i in (0, len(text)):
         return False
@@ -226,12 +204,12 @@ def _inside(whole: _Folded, i: int) -> bool:
 
 
 def _joins(left: str, mark: str, right: str) -> bool:
-    """Whether a mark makes one word (can't, מע"מ) or one number (2.5, 14:30) of what is around it."""
+    """Whether a mark joins its neighbours into one word (can't, מע"מ) or one number (2.5, 14:30)."""
     return (left.isalpha() and right.isalpha()) if mark in "'\"" else (left.isdigit() and right.isdigit())
 
 
 def _same_hyphens(part: _Folded, whole: _Folded, start: int, end: int) -> bool:
-    """Whether hyphens inside words stand in the same places; one before a line end may be there or not."""
+    """Whether both have hyphens inside words at the same places; one at a line end may be missing."""
     first, last = bisect_right(whole.hyphens, start), bisect_right(whole.hyphens, end - 1)
     there = {i - start: i in whole.breaks for i in whole.hyphens[first:last]}
     here = {i: i in part.breaks for i in part.hyphens}

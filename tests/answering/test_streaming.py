@@ -16,7 +16,7 @@ from rag_lab.llm.generation import DecodingBatch
 from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.spending import OverBudget
 from rag_lab.prompting.build import REFUSAL
-from rag_lab.prompting.citation_markers import Citation, Text
+from rag_lab.prompting.citation_markers import Citation, TextDelta
 from tests.support.answer_doubles import DOGS, PARKING, Scripted, never, retriever
 from tests.support.local_model import smollm2
 from tests.support.messages_server import (
@@ -38,7 +38,7 @@ def parts(events: Sequence[AnswerEvent]) -> tuple[SourcesEvent, str, Answer]:
     first, *between, last = events
     assert isinstance(first, SourcesEvent)
     assert isinstance(last, DoneEvent)
-    assert all(isinstance(event, Text | Citation) for event in between)
+    assert all(isinstance(event, TextDelta | Citation) for event in between)
     return first, "".join(event.text for event in between), last.answer
 
 
@@ -63,7 +63,7 @@ def test_sources_come_before_the_model_is_asked_and_citations_in_order() -> None
     assert llm.prompts == []
     rest = list(events)
     assert [event.ids for event in rest if isinstance(event, Citation)] == [("S1",), ("S2",)]
-    assert isinstance(rest[0], Text)
+    assert isinstance(rest[0], TextDelta)
 
 
 @pytest.mark.parametrize("check_first", [False, True])
@@ -71,7 +71,7 @@ def test_a_refusal_by_the_gate_is_streamed_without_a_model(check_first: bool) ->
     llm = Scripted()
     llm.stream = never
     events = list(stream_answer(QUESTION, FOUND, llm, threshold=2.0, check_first=check_first))
-    assert events[:2] == [SourcesEvent(()), Text(REFUSAL)]
+    assert events[:2] == [SourcesEvent(()), TextDelta(REFUSAL)]
     assert parts(events)[2].reason == "no passage over the threshold 2 (best 1)"
 
 
@@ -128,7 +128,7 @@ def test_an_error_in_a_local_model_is_raised(monkeypatch: pytest.MonkeyPatch) ->
     streamed: list[AnswerEvent] = []
     with pytest.raises(RuntimeError, match="not enough memory"):
         streamed.extend(stream_answer(QUESTION, FOUND, llm, max_tokens=12))
-    assert any(isinstance(event, Text) for event in streamed)  # it came after the first piece
+    assert any(isinstance(event, TextDelta) for event in streamed)  # it came after the first piece
 
 
 def test_a_call_that_fails_before_the_first_piece_is_an_error() -> None:
@@ -156,7 +156,7 @@ def test_nothing_comes_before_the_checks_and_a_good_answer_comes_whole() -> None
     events = stream_answer(QUESTION, FOUND, llm, check_first=True)
     next(events)
     first = next(events)
-    assert first == Text("Dogs may come ")  # whole, not in pieces of three: it was written to its end
+    assert first == TextDelta("Dogs may come ")  # whole, not in pieces of three: it was written to its end
     _, streamed, got = parts([SourcesEvent(()), first, *events])
     assert (streamed, got.status, got.text) == (said, "answered", said)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rag_lab.citations.validation import CitationReport, CitationStream, validate_citations
 from rag_lab.prompting.build import MISSING, REFUSAL
-from rag_lab.prompting.citation_markers import Citation, Text
+from rag_lab.prompting.citation_markers import Citation, TextDelta
 from tests.support.cited_sources import sources
 
 THREE = sources("one", "two", "three")
@@ -141,7 +141,7 @@ def test_a_marker_cut_into_pieces_is_one_event() -> None:
 
 def test_a_stream_that_breaks_off_has_its_report_too() -> None:
     events, report = streamed(["Dogs are allowed [S1]. Cats are [S"])
-    assert events[-1] == Text(". Cats are [S") or events[-1] == Text("[S")
+    assert events[-1] == TextDelta(". Cats are [S") or events[-1] == TextDelta("[S")
     assert report == validate_citations("Dogs are allowed [S1]. Cats are [S", THREE)
     assert report.coverage == 0.5
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_lab.prompting.citation_markers import MAX_MARKER, Citation, MarkerScanner, Text, find_citations
+from rag_lab.prompting.citation_markers import MAX_MARKER, Citation, MarkerScanner, TextDelta, find_citations
 
 
 def ids(answer: str) -> list[tuple[str, ...]]:
@@ -113,15 +113,15 @@ def test_a_bracket_over_the_limit_is_text() -> None:
 
 def test_only_a_possible_marker_is_held_back() -> None:
     scanner = MarkerScanner()
-    assert scanner.feed("Dogs [S") == [Text("Dogs ")]
+    assert scanner.feed("Dogs [S") == [TextDelta("Dogs ")]
     assert scanner.held == "[S"
     assert scanner.feed("1") == []
     assert scanner.feed("]") == []  # a link's address could follow
-    assert scanner.feed(".") == [Citation(5, 9, "[S1]", ("S1",)), Text(".")]
-    assert scanner.feed(" [see") == [Text(" [see")]  # no marker begins so
-    assert scanner.feed(" [S2]") == [Text(" ")]
-    assert scanner.feed("(") == [Text("[S2](")]
-    assert scanner.feed("x) [S3]") == [Text("x) ")]
+    assert scanner.feed(".") == [Citation(5, 9, "[S1]", ("S1",)), TextDelta(".")]
+    assert scanner.feed(" [see") == [TextDelta(" [see")]  # no marker begins so
+    assert scanner.feed(" [S2]") == [TextDelta(" ")]
+    assert scanner.feed("(") == [TextDelta("[S2](")]
+    assert scanner.feed("x) [S3]") == [TextDelta("x) ")]
     assert scanner.close() == [Citation(24, 28, "[S3]", ("S3",))]
 
 
@@ -134,8 +134,8 @@ def merged(events: list) -> list:
     """Events with neighbouring texts joined, so that streams cut differently compare."""
     whole: list = []
     for event in events:
-        if isinstance(event, Text) and whole and isinstance(whole[-1], Text):
-            whole[-1] = Text(whole[-1].text + event.text)
+        if isinstance(event, TextDelta) and whole and isinstance(whole[-1], TextDelta):
+            whole[-1] = TextDelta(whole[-1].text + event.text)
         else:
             whole.append(event)
     return whole

@@ -186,7 +186,7 @@ def test_a_wrong_file_is_refused_in_one_sentence(
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("documents: file\nquestions: file", "documents: .* is a file; name the folder"),
+        ("documents: file\nquestions: file", "documents: .* is a file; give the folder"),
         ("documents: empty\nquestions: file", "documents: Nothing to read in"),
         ("documents: folder\nquestions: folder", "questions: .*folder"),
         ("documents: folder\nquestions: latin", "questions: it is not UTF-8"),
