@@ -32,18 +32,26 @@ def write_atomic(path: str | Path, data: bytes | str) -> None:
     os.replace(part, path)
 
 
-def jsonl_bytes(records: Iterable[Any], default: Callable[[Any], Any] | None = None) -> bytes:
-    """One line of ASCII JSON per record. ``default`` converts what JSON cannot hold, as in ``json.dumps``."""
-    return "".join(json.dumps(record, default=default) + "\n" for record in records).encode("ascii")
+def jsonl_bytes(
+    records: Iterable[Any], default: Callable[[Any], Any] | None = None, ensure_ascii: bool = True
+) -> bytes:
+    """One line of JSON per record. ``default`` and ``ensure_ascii`` (False: UTF-8) are as in ``json.dumps``."""
+    lines = (json.dumps(record, default=default, ensure_ascii=ensure_ascii) + "\n" for record in records)
+    return "".join(lines).encode("utf-8")
 
 
-def append_jsonl(path: str | Path, records: Iterable[Any], default: Callable[[Any], Any] | None = None) -> None:
+def append_jsonl(
+    path: str | Path,
+    records: Iterable[Any],
+    default: Callable[[Any], Any] | None = None,
+    ensure_ascii: bool = True,
+) -> None:
     """Append ``records`` to a JSON Lines file in one write. They are on disk when this returns.
 
     If an earlier write was cut short, the records start on a new line. Raises TypeError, before anything is written,
     if a record is not JSON content. Raises OSError if not all bytes could be written.
     """
-    data = jsonl_bytes(records, default)
+    data = jsonl_bytes(records, default, ensure_ascii)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+b", buffering=0) as file:

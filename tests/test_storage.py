@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_lab.storage import Store, append_jsonl, cached_array, cached_json, content_key, read_jsonl, write_atomic
+from rag_lab.storage import (
+    Store,
+    append_jsonl,
+    cached_array,
+    cached_json,
+    content_key,
+    jsonl_bytes,
+    read_jsonl,
+    write_atomic,
+)
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -35,6 +44,11 @@ def test_content_key_is_the_sha256_of_canonical_json() -> None:
     assert content_key("\ud800") != content_key("\ud801")  # half a surrogate pair is content too
     with pytest.raises(TypeError):
         content_key(Path("x"))
+
+
+def test_json_lines_are_ascii_or_readable() -> None:
+    assert jsonl_bytes(["é", 1]) == b'"\\u00e9"\n1\n'
+    assert jsonl_bytes(["é", 1], ensure_ascii=False) == '"é"\n1\n'.encode()
 
 
 @pytest.mark.parametrize(("data", "written"), [("é\n", b"\xc3\xa9\n"), (b"\x00\r\n", b"\x00\r\n"), ("", b"")])

@@ -1,7 +1,4 @@
-"""Was it the retrieval or the writing? Where each answer went wrong, and where the next hour should go.
-
-The diagnosis of a set of questions as one figure.
-"""
+"""Where each answer went wrong: in retrieval, in selection or in writing. As data, as advice and as a figure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,6 +13,9 @@ from rag_lab.metrics import span_recall, wilson_interval
 from rag_lab.plots import COLOURS, HATCHES
 from rag_lab.types import Chunk, GoldSpan, Question
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 FailureMode = Literal[
     "right",
     "rightly_refused",
@@ -28,17 +28,16 @@ FailureMode = Literal[
 ]
 FAILURE_MODES: tuple[FailureMode, ...] = get_args(FailureMode)
 
-# A gold range counts as held where at least this share of its characters is: a chunk border may cut off its end.
-LEAST_HELD = 0.5
+MIN_COVERAGE = 0.5  # of a gold range's characters for it to count as found: a chunk border may cut off its end
 
 # What to work on, for each failure mode that is a failure.
 ADVICE: dict[str, str] = {
     "retrieval_failed": "retrieval (chunking, context for chunks, the retriever, a larger k)",
     "lost_in_selection": "selection (the abstention threshold, compression, the token budget)",
     "writing_failed": "writing (the prompt, the order of sources, fewer of them, the model)",
-    "wrong_reason": "citations (right answers that their citations do not show)",
+    "wrong_reason": "citations (right answers that their citations do not support)",
     "answered_anyway": "refusal (the abstention threshold, and a prompt that says when to refuse)",
-    "error": "errors (nothing is known of these answers until they are asked again)",
+    "error": "errors (nothing is known about these answers until the questions are run again)",
 }
 
 
@@ -46,8 +45,8 @@ ADVICE: dict[str, str] = {
 class Diagnosis:
     """What became of one question.
 
-    ``detail``: of ``lost_in_selection`` the step (``threshold``, ``filter``, ``extract``, ``budget`` …); of
-    ``writing_failed`` ``wrong``, ``ignored`` (wrong, and it cites other sources only), ``refused`` or ``uncited``
+    ``detail``: for ``lost_in_selection`` the step (``threshold``, ``filter``, ``extract``, ``budget`` …); for
+    ``writing_failed`` ``wrong``, ``ignored`` (wrong, and only other sources are cited), ``refused`` or ``uncited``
     (right, without a citation); else "". ``reason`` is one sentence.
     """
 
@@ -59,7 +58,7 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class DiagnosisSummary:
-    """How many questions have each failure mode, and each ``"failure_mode: detail"``; ``next_step`` is a sentence."""
+    """The number of questions per failure mode and per ``"failure_mode: detail"``; ``next_step`` is a sentence."""
 
     counts: dict[FailureMode, int]
     details: dict[str, int]
@@ -68,17 +67,18 @@ class DiagnosisSummary:
 
 
 def diagnose(answer: Answer, question: Question, judge: AnswerJudge = is_correct) -> Diagnosis:
-    """Where ``answer``, which carries its trace, went wrong, by where the question's gold ranges got lost.
+    """Where ``answer`` went wrong, by where the question's gold ranges were lost.
 
-    All gold ranges are needed. They are retrieved if the hits hold them, and in the prompt if ``answer.sources`` do;
-    held is a range of which ``LEAST_HELD`` of the characters are. A right answer is right for the wrong reason if it
-    cites sources none of which holds a gold range, or cites none while the gold is not in the prompt: another
-    passage may say the same, but nobody has checked that.
+    1. All gold ranges are needed. A range is found in chunks that cover at least ``MIN_COVERAGE`` of its characters.
+    2. Retrieval failed if a range is not in ``trace.retrieved``; it was lost in selection if it is there but not in
+       ``answer.sources``; else writing failed.
+    3. A right answer has the wrong reason if it cites only sources without gold, or cites none while the gold is not
+       in the prompt: another passage may say the same, but nobody has checked that.
     """
     what = outcome(answer, question, judge)
 
-    def found(failure_mode: FailureMode, reason: str, detail: str = "") -> Diagnosis:
-        return Diagnosis(question.id, failure_mode, detail, reason)
+    def found(mode: FailureMode, reason: str, detail: str = "") -> Diagnosis:
+        return Diagnosis(question.id, mode, detail, reason)
 
     if what == "error":
         return found("error", answer.reason)
@@ -86,15 +86,15 @@ def diagnose(answer: Answer, question: Question, judge: AnswerJudge = is_correct
         return found("rightly_refused", answer.reason or "Nothing answers it, and it was refused.")
     if what == "false_answer":
         return found("answered_anyway", "Nothing in the documents answers it, and it was answered.")
-    in_prompt = _missing([source.chunk for source in answer.sources], question.gold) == []
+    in_prompt = not _missing([source.chunk for source in answer.sources], question.gold)
     cited = [source for source in answer.sources if source.id in answer.cited_ids]
     cites_gold = len(_missing([source.chunk for source in cited], question.gold)) < len(question.gold)
     ids = ", ".join(source.id for source in cited)
     if what == "correct":
         if cites_gold:
-            return found("right", "The answer is right and cites a source that holds its gold.")
+            return found("right", "The answer is right and cites a source that contains its gold.")
         if cited:
-            return found("wrong_reason", f"The answer is right, but {ids} does not hold the gold.")
+            return found("wrong_reason", f"The answer is right, but {ids} does not contain the gold.")
         if in_prompt:
             return found("writing_failed", "The answer is right, but cites no source.", "uncited")
         return found("wrong_reason", "The answer is right, though the gold was not in the prompt.")
@@ -115,80 +115,66 @@ def diagnose(answer: Answer, question: Question, judge: AnswerJudge = is_correct
 
 
 def summarise(diagnoses: Sequence[Diagnosis]) -> DiagnosisSummary:
-    """Verdicts and details counted, and what to work on: the most frequent failure. ValueError for none."""
+    """The failure modes and details counted, and what to work on: the most frequent. Raises ValueError if empty."""
     if not diagnoses:
-        raise ValueError("there are no diagnoses to sum up.")
+        raise ValueError("There are no diagnoses to sum up: diagnose at least one answer.")
     counted = Counter(diagnosis.failure_mode for diagnosis in diagnoses)
     details = Counter(f"{d.failure_mode}: {d.detail}" for d in diagnoses if d.detail)
-    counts = {failure_mode: counted[failure_mode] for failure_mode in FAILURE_MODES}
+    counts = {mode: counted[mode] for mode in FAILURE_MODES}
     return DiagnosisSummary(counts, dict(details.most_common()), len(diagnoses), _next_step(counts, len(diagnoses)))
 
 
 def _next_step(counts: dict[FailureMode, int], n: int) -> str:
-    """Two failures are told apart if the 95% interval of one's share of both lies on one side of a half."""
-    first, second = sorted((v for v in counts if v in ADVICE), key=lambda failure_mode: -counts[failure_mode])[:2]
+    """Advice on the most frequent failure. Two are distinguishable if the interval of its share is over a half."""
+    first, second = sorted((mode for mode in counts if mode in ADVICE), key=lambda mode: -counts[mode])[:2]
     if not counts[first]:
-        return f"None of the {n} questions failed: ask harder ones."
-    said = f"{ADVICE[first]}, {counts[first]} of {n} questions"
+        return f"None of the {n} questions failed: try harder ones."
+    advice = f"{ADVICE[first]}, {counts[first]} of {n} questions"
     if wilson_interval(counts[first], counts[first] + counts[second]).low > 0.5:
-        return f"Next hour: {said}."
+        return f"Next hour: {advice}."
     return (
-        f"Next hour: {said}; but {second.replace('_', ' ')} ({counts[second]}) is not distinguishable from it with "
+        f"Next hour: {advice}; but {second.replace('_', ' ')} ({counts[second]}) is not distinguishable from it with "
         "so few questions."
     )
 
 
 def _missing(chunks: Sequence[Chunk], gold: Iterable[GoldSpan]) -> list[GoldSpan]:
-    return [span for span in gold if span_recall(chunks, [span]) < LEAST_HELD]
+    return [span for span in gold if span_recall(chunks, [span]) < MIN_COVERAGE]
 
 
 def _lost_at(answer: Answer, question: Question) -> tuple[str, str]:
-    """The step that dropped the gold, and the sentence that says so."""
+    """The step that dropped the gold, and a sentence that says so."""
     missing = _missing([source.chunk for source in answer.sources], question.gold)
     for dropped in answer.trace.dropped:
         if span_recall([dropped.chunk], missing) > 0:
-            return dropped.step, f"{dropped.chunk.id}, which holds gold, was dropped: {dropped.reason}"
-    holders = [hit.chunk.id for hit in answer.trace.retrieved if span_recall([hit.chunk], missing) > 0]
-    if cut := [source.id for source in answer.sources if source.chunk.id in holders]:
-        return "extract", f"{cut[0]} is in the prompt without the sentences that hold the gold."
-    return "selection", answer.reason or f"{holders[0]} was retrieved, but is not in the prompt."
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_LABELS = {
-    "right": "right, and cited",
-    "rightly_refused": "rightly refused",
-    "retrieval_failed": "retrieval failed",
-    "lost_in_selection": "lost in selection",
-    "writing_failed": "writing failed",
-    "wrong_reason": "right, wrong reason",
-    "answered_anyway": "answered anyway",
-    "error": "error",
-}
+            return dropped.step, f"{dropped.chunk.id}, which contains gold, was dropped: {dropped.reason}"
+    with_gold = [hit.chunk.id for hit in answer.trace.retrieved if span_recall([hit.chunk], missing) > 0]
+    if cut := [source.id for source in answer.sources if source.chunk.id in with_gold]:
+        return "extract", f"{cut[0]} is in the prompt without the sentences that contain the gold."
+    return "selection", answer.reason or f"{with_gold[0]} was retrieved, but is not in the prompt."
 
 
 def plot_diagnosis(axes: "Axes", summary: DiagnosisSummary) -> None:
     """A bar per failure mode: its share of all questions in percent with Wilson's 95% interval, count and details.
 
-    Failures are hatched; below stands what to work on next.
+    Failures are hatched. The axis label says what to work on next.
     """
     rows = np.arange(len(FAILURE_MODES))
-    for row, failure_mode in zip(rows, FAILURE_MODES, strict=True):
-        share = wilson_interval(summary.counts[failure_mode], summary.n)
+    for row, mode in zip(rows, FAILURE_MODES, strict=True):
+        share = wilson_interval(summary.counts[mode], summary.n)
         low, value, high = (100 * bound for bound in (share.low, share.value, share.high))
-        failed = failure_mode in ADVICE
+        failed = mode in ADVICE
         axes.barh(row, value, color=COLOURS[1 if failed else 0], hatch=HATCHES[1 if failed else 0], edgecolor="white")
         axes.errorbar(value, row, xerr=[[value - low], [high - value]], color="#333333", capsize=3, elinewidth=1.2)
         parts = [
             f"{detail.split(': ')[1]} {count}"
             for detail, count in summary.details.items()
-            if detail.startswith(f"{failure_mode}:")
+            if detail.startswith(f"{mode}:")
         ]
-        count = str(summary.counts[failure_mode]) + (f" ({', '.join(parts)})" if parts else "")
+        count = str(summary.counts[mode]) + (f" ({', '.join(parts)})" if parts else "")
         axes.annotate(count, (high, row), (4, 0), textcoords="offset points", va="center", fontsize=8)
-    axes.set_yticks(rows, [_LABELS[failure_mode] for failure_mode in FAILURE_MODES])
+    labels: dict[str, str] = {"right": "right, and cited", "wrong_reason": "right, wrong reason"}
+    axes.set_yticks(rows, [labels.get(mode, mode.replace("_", " ")) for mode in FAILURE_MODES])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.25)

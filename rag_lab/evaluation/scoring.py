@@ -20,10 +20,10 @@ def is_correct(text: str, question: Question) -> bool:
 
 
 def outcome(answer: Answer, question: Question, judge: AnswerJudge = is_correct) -> Outcome:
-    """What ``answer`` is worth. Whether it answers is told by its status alone, never by its wording.
+    """Whether ``answer`` is correct, wrong, unanswered, a false answer, a right refusal or an error.
 
-    ``answered`` and ``partial`` answer. ``judge`` is asked about answered positives only, with the text without its
-    citation markers.
+    Only its status tells whether it answers: ``answered`` and ``partial`` do, whatever the wording. ``judge`` is
+    called for answered positives only, with the text without its citation markers.
     """
     if answer.status == "error":
         return "error"
@@ -35,7 +35,7 @@ def outcome(answer: Answer, question: Question, judge: AnswerJudge = is_correct)
 
 
 def claimed(answer: Answer) -> str:
-    """The answer's text without its citation markers, which are no words of its own."""
+    """The answer's text without its citation markers."""
     pieces, last = [], 0
     for citation in answer.report.citations:
         pieces.append(answer.text[last : citation.start])
@@ -44,11 +44,11 @@ def claimed(answer: Answer) -> str:
 
 
 def model_judge(check: Callable[[str, str], Judgement]) -> AnswerJudge:
-    """A judge that asks a model; ``check`` is ``partial(faithfulness.judge, llm=llm)``.
+    """A judge that is a language model; ``check`` is ``partial(faithfulness.judge, llm=llm)``.
 
-    The model is given the accepted answers as the source and is asked whether it supports the answer. Report its
-    agreement with the deterministic judge (``compare_judges``) beside every score made with it. Raises what
-    ``check`` raises: InvalidJSON if a language model gave no verdict.
+    The model gets the accepted answers as the source, and says whether it supports the answer. With every score by
+    this judge, report its agreement with the deterministic judge (``compare_judges``). Raises what ``check`` raises:
+    InvalidJSON if the model gives no verdict.
     """
 
     def judge(text: str, question: Question) -> bool:
@@ -61,10 +61,10 @@ def model_judge(check: Callable[[str, str], Judgement]) -> AnswerJudge:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far two judges agree: the share of equal verdicts, and Cohen's kappa, in [-1, 1], which takes off chance.
+    """How far two judges agree: the share of equal verdicts, and Cohen's kappa in [-1, 1], which corrects for chance.
 
-    Both with 95% intervals. ``kappa`` is None where both judges gave one and the same verdict throughout: then it is
-    not defined. ``share`` is None where no answer was judged. ``failed``: answers on which the model gave no verdict.
+    Both have 95% intervals. ``share`` is None if no answer was judged; ``kappa`` is also None if both judges gave one
+    and the same verdict throughout, because it is undefined then. ``failed``: answers without a verdict.
     """
 
     share: Interval | None
@@ -73,12 +73,13 @@ class Agreement:
 
 
 def compare_judges(answers: Sequence[Answer], questions: Sequence[Question], judge: AnswerJudge) -> Agreement:
-    """``judge`` beside the deterministic judge over the answered positives; ``answers[i]`` is to ``questions[i]``.
+    """Agreement of ``judge`` with the deterministic judge on the answered positives.
 
-    InvalidJSON and CallFailed are counted, everything else is raised. ValueError for unequal lengths.
+    ``answers[i]`` belongs to ``questions[i]``. InvalidJSON and CallFailed are counted as failed; everything else is
+    raised. Raises ValueError if the lengths differ.
     """
     if len(answers) != len(questions):
-        raise ValueError(f"There are {len(answers)} answers to {len(questions)} questions; give one to each.")
+        raise ValueError(f"There are {len(answers)} answers to {len(questions)} questions; give one per question.")
     verdicts: list[tuple[bool, bool]] = []
     failed = 0
     for answer, question in zip(answers, questions, strict=True):
@@ -93,10 +94,10 @@ def compare_judges(answers: Sequence[Answer], questions: Sequence[Question], jud
 
 
 def agreement(verdicts: Sequence[tuple[bool, bool]], failed: int = 0) -> Agreement:
-    """Agreement over pairs of verdicts, one pair an answer.
+    """Agreement over pairs of verdicts, one pair per answer.
 
-    Wilson's interval for the share. Kappa's is that interval with chance agreement taken off, chance being taken as
-    known, as in Cohen 1960 ("A Coefficient of Agreement for Nominal Scales").
+    The share has Wilson's interval. Kappa has the same interval corrected for chance agreement, which is taken as
+    known (Cohen 1960, "A Coefficient of Agreement for Nominal Scales").
     """
     n = len(verdicts)
     if not n:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from rag_lab.answering.extractive import ExtractiveReader
 from rag_lab.evaluation.question_checks import copies, duplicate_of, model_check, sentence_check, speaks_of_passage
-from rag_lab.llm.prompt import Completion, Prompt, Usage
 from rag_lab.llm.structured import InvalidJSON
 from rag_lab.types import Chunk
+from tests.support.answer_doubles import Scripted
 
 PASSAGE = "Full-time staff have 28 working days a year. From the fifth year of service it is 30."
 
@@ -63,20 +63,6 @@ def test_a_question_about_its_own_wording() -> None:
     assert not speaks_of_passage("How long is a sentence for theft?")
 
 
-class Stub:
-    """TEST DOUBLE: answers with the text it is given."""
-
-    name = "stub"
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.asked: list[Any] = []
-
-    def complete(self, prompt: Prompt, **_: Any) -> Completion:
-        self.asked.append(json.loads(prompt.turns[-1].text))
-        return Completion(self.text, Usage(), "end_turn")
-
-
 CHUNKS = [Chunk("a", 0, "Dogs are welcome.", 0, 17), Chunk("b", 0, PASSAGE, 0, len(PASSAGE))]
 
 
@@ -85,24 +71,32 @@ def verdict(answered: object, source: str, quote: object) -> str:
 
 
 def test_a_model_must_quote_what_answers() -> None:
-    llm = Stub(verdict(True, "S2", "From the fifth year of service it is 30"))
-    assert model_check(llm)("How much later?", CHUNKS) == (CHUNKS[1], "From the fifth year of service it is 30")
-    assert [p["text"] for p in llm.asked[0]["passages"]] == [c.text for c in CHUNKS]
-    for text in (
-        verdict(False, "", ""),
-        verdict(True, "S1", "From the fifth year of service it is 30"),
-        verdict(True, "S9", "Dogs are welcome."),
-        verdict(False, "S1", "Dogs are welcome."),
-    ):
-        assert model_check(Stub(text))("?", CHUNKS) is None
+    quote = "From the fifth year of service it is 30"
+    llm = Scripted(verdict(True, "S2", quote))
+    assert model_check(llm)("How much later?", CHUNKS) == (CHUNKS[1], quote)
+    asked = json.loads(llm.prompts[0].turns[-1].text)
+    assert [passage["text"] for passage in asked["passages"]] == [chunk.text for chunk in CHUNKS]
+
+
+@pytest.mark.parametrize(
+    ("answered", "source", "quote"),
+    [
+        (False, "", ""),
+        (True, "S1", "From the fifth year of service it is 30"),  # not in S1
+        (True, "S9", "Dogs are welcome."),
+        (False, "S1", "Dogs are welcome."),
+    ],
+)
+def test_a_verdict_without_a_quote_of_its_passage_finds_nothing(answered: bool, source: str, quote: str) -> None:
+    assert model_check(Scripted(verdict(answered, source, quote)))("?", CHUNKS) is None
 
 
 @pytest.mark.parametrize(
     "text", ["", "yes", "[]", "{}", "null", "[" * 100_000, verdict("false", "S1", "x"), verdict(True, "S1", None)]
 )
 def test_no_json_is_no_verdict(text: str) -> None:
-    with pytest.raises(InvalidJSON, match="stub gave no verdict"):
-        model_check(Stub(text))("?", CHUNKS)
+    with pytest.raises(InvalidJSON, match="scripted: The text is not JSON"):
+        model_check(Scripted(text))("?", CHUNKS)
 
 
 class Letters:

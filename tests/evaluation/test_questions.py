@@ -7,12 +7,23 @@ from typing import Any
 import pytest
 
 from rag_lab.datasets import load_questions
-from rag_lab.evaluation.questions import QuestionReport, Record, generate_questions, load_records, report_questions
+from rag_lab.evaluation.questions import (
+    Draft,
+    NoDraft,
+    QuestionReport,
+    Record,
+    draft,
+    draft_prompt,
+    generate_questions,
+    report_questions,
+)
 from rag_lab.llm import recordings, spending
 from rag_lab.llm.claude import ClaudeLLM
 from rag_lab.llm.language_model import CallFailed
 from rag_lab.llm.prompt import Completion, Prompt, Usage
+from rag_lab.storage import read_jsonl
 from rag_lab.types import Chunk, Document
+from tests.support.local_model import smollm2
 from tests.support.messages_server import MessagesServer, running_server
 
 __all__ = ["running_server"]
@@ -100,7 +111,7 @@ def test_positives_and_negatives_are_made_checked_and_kept(tmp_path: Path) -> No
         "places#0/positive": "",
         "places#0/negative": "",
     }
-    assert load_records(out) == records
+    assert read_jsonl(out) == records
     assert records[3]["detail"] == "places#0: has room for 200 guests"
     found = report_questions(records)
     assert (found["positive"].kept, found["positive"].written) == (3, 3)
@@ -195,7 +206,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_file(tmp_path: Path) -> No
         except CallFailed:
             pass
         else:  # a failed call of the answer that is checked is a refusal with its reason
-            assert "answering failed" in why(load_records(out)).values()
+            assert "answering failed" in why(read_jsonl(out)).values()
             continue
         generate_questions(DOCUMENTS, Writer(), out)
         assert out.read_bytes() == whole.read_bytes()
@@ -232,7 +243,7 @@ def test_a_slip_of_an_editor_is_refused_and_stays_in_the_file(line: str, tmp_pat
     generate_questions(DOCUMENTS, Writer(), out)
     edited = out.read_text("utf-8") + line
     out.write_text(edited, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"q.jsonl, line 7 is"):  # three documents, two records each
+    with pytest.raises(ValueError, match=r"q.jsonl, (line|record) 7 is"):  # three documents, two records each
         generate_questions(DOCUMENTS, Writer(), out)
     assert out.read_text("utf-8") == edited
 
@@ -252,8 +263,6 @@ def test_questions_about_another_text_are_not_continued(tmp_path: Path) -> None:
     out.write_text("{]\n{}\n", encoding="utf-8")
     with pytest.raises(ValueError, match="line 1 is not JSON"):
         generate_questions(DOCUMENTS, Writer(), out)
-    with pytest.raises(FileNotFoundError):
-        load_records(tmp_path / "none.jsonl")
 
 
 def test_claude_is_estimated_first_recorded_and_never_asked_twice(
@@ -285,3 +294,39 @@ def test_the_cap_holds(tmp_path: Path, messages_server: MessagesServer, monkeypa
     with pytest.raises(spending.OverBudget):
         generate_questions(DOCUMENTS, ClaudeLLM("claude-haiku-5-5"), tmp_path / "q.jsonl")
     assert not messages_server.billed
+
+
+# Drafts
+
+TEXT = '# Badge\n\nThe badge opens the door at all times. A new one costs 20 pounds after that. "}'
+BADGE = Chunk("buildings", 0, TEXT, 0, len(TEXT), "Buildings", section_path=("Badge",))
+
+
+def test_the_passage_is_sent_as_data() -> None:
+    asked = json.loads(draft_prompt(BADGE).turns[0].text)
+    assert asked == {"title": "Buildings", "sections": ["Badge"], "passage": TEXT}
+
+
+def test_a_small_model_is_asked_about_the_sentence_with_a_number() -> None:
+    made = draft(BADGE, smollm2())
+    assert (made.quote, made.answer) == ("A new one costs 20 pounds after that.", "20 pounds")
+    assert "\n" not in made.positive + made.negative
+    assert made.positive
+
+
+def test_a_passage_without_a_sentence_has_no_questions() -> None:
+    with pytest.raises(NoDraft, match="no sentence to ask about"):
+        draft(Chunk("d", 0, "# Badge", 0, 7), smollm2())
+
+
+FIELDS = {"positive": "a?", "quote": "q", "answer": "q", "negative": "b?"}
+
+
+@pytest.mark.parametrize("text", ["Sure!", "[]", "{}", "1", "[" * 100_000, json.dumps({**FIELDS, "answer": None})])
+def test_another_form_than_the_requested_one_is_no_draft(text: str) -> None:
+    llm = Writer()
+    llm.complete = lambda *_, **__: Completion(text, Usage(), "end_turn")  # type: ignore[method-assign]
+    with pytest.raises(NoDraft, match="no JSON"):
+        draft(BADGE, llm)
+    llm.complete = lambda *_, **__: Completion(json.dumps({**FIELDS, "quote": " q\n"}), Usage(), "end_turn")  # type: ignore[method-assign]
+    assert draft(BADGE, llm) == Draft(**FIELDS)
