@@ -140,7 +140,7 @@ def context_calls(
     context_tokens: int = 100,
     prewarm: bool = False,
 ) -> list[Call]:
-    """The calls that situate every chunk of documents of the given lengths, one call a chunk, in order.
+    """The calls that write a context for every chunk of documents of these lengths, one call per chunk, in order.
 
     The defaults are the assumptions of Anthropic's "Introducing Contextual Retrieval" (2024). With ``prewarm``
     each document is first written to the cache by a call of its own that writes nothing, so that every chunk

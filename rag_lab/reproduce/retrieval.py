@@ -14,7 +14,7 @@ from rag_lab.models.encoder import Encoder, Vectors
 from rag_lab.reproduce.models import Models, cached_vectors
 from rag_lab.results import Comparison, exactly, published
 from rag_lab.retrieval.bm25 import ENGLISH_STOP_WORDS, BM25Index
-from rag_lab.retrieval.contextual import add_heading_context, situate
+from rag_lab.retrieval.contextual import add_heading_context, generate_contexts
 from rag_lab.retrieval.dense import DenseIndex
 from rag_lab.retrieval.evaluate import rank_documents
 from rag_lab.retrieval.fusion import fused_retriever, reciprocal_rank_fusion
@@ -300,7 +300,7 @@ def _add_context(
 ) -> list[Chunk]:
     """The chunks, in the same order, with context by ``models.llm`` or, if there is none, by ``without_model``."""
     if models.llm:
-        contextual = [chunk for chunk, _ in situate(documents, chunks, models.load_llm())]
+        contextual = [chunk for chunk, _ in generate_contexts(documents, chunks, models.load_llm())]
     else:
         contextual = [
             chunk

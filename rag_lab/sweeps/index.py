@@ -24,7 +24,7 @@ from rag_lab.models import hub
 from rag_lab.models.encoder import Encoder, Kind, Vectors
 from rag_lab.retrieval import rerankers
 from rag_lab.retrieval.bm25 import BM25Index
-from rag_lab.retrieval.contextual import add_heading_context, situate
+from rag_lab.retrieval.contextual import add_heading_context, generate_contexts
 from rag_lab.retrieval.dense import DenseIndex, dense_retriever
 from rag_lab.retrieval.fusion import fused_retriever
 from rag_lab.storage import cached_array, cached_json, content_key
@@ -126,7 +126,7 @@ def cut(documents: Sequence[Document], config: SweepConfig) -> list[Chunk]:
 
         folder().mkdir(parents=True, exist_ok=True)
         with FileLock(folder() / "contexts.lock"):  # another process may need the same contexts
-            chunks = [chunk for chunk, _ in situate(documents, chunks, load_llm(config.context_model))]
+            chunks = [chunk for chunk, _ in generate_contexts(documents, chunks, load_llm(config.context_model))]
     return chunks
 
 

@@ -75,7 +75,7 @@ def rows() -> list[dict]:
     document, chunks = long_document()
     found = []
     for size in ROW_SIZES:
-        prompts = [context_prompt(document.text, chunk.text, "beginning") for chunk in chunks[:size]]
+        prompts = [context_prompt(document.text, chunk.text, "prefill") for chunk in chunks[:size]]
         llm.complete(context_prompt("Warm up.", "Warm up."), max_tokens=2)  # and forget the document
         ours = took(lambda p=prompts: LocalLLM("smollm2", llm.model, llm.tokenizer).complete_many(p, MAX_TOKENS), 1)
         theirs = took(lambda p=prompts: [generate(llm, plain, prompt) for prompt in p], 1)
@@ -102,7 +102,7 @@ def main() -> int:
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     document, chunks = long_document()
-    prompts = [context_prompt(document.text, chunk.text, "beginning") for chunk in chunks]
+    prompts = [context_prompt(document.text, chunk.text, "prefill") for chunk in chunks]
     table = []
     for way, cached, batched in (
         ("cache off", False, False),

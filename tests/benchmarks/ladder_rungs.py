@@ -189,7 +189,7 @@ def context_rows(documents: Sequence[Document], variants: Variants, llm: LocalLL
         written = [chunk for chunk in variants["SmolLM2"] if chunk.context]
         read = {chunk.doc_id: llm.count_tokens(texts[chunk.doc_id]) for chunk in written}
         prompts = sum(
-            llm.count_prompt_tokens(contextual.context_prompt(texts[chunk.doc_id], chunk.text, "beginning"))
+            llm.count_prompt_tokens(contextual.context_prompt(texts[chunk.doc_id], chunk.text, "prefill"))
             for chunk in written
         )
         once = prompts - sum(read[chunk.doc_id] for chunk in written) + sum(read.values())

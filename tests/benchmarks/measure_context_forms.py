@@ -1,4 +1,4 @@
-"""The three forms of the situating prompt on SmolLM2: contexts that name their subject, tokens, and what they gain.
+"""The three styles of the context prompt on SmolLM2: contexts that name their subject, tokens, and what they gain.
 
 python -m tests.benchmarks.measure_context_forms [cities insurance]     6 minutes for cities, resumable
 
@@ -16,7 +16,7 @@ from rag_lab.llm.local import LocalLLM
 from rag_lab.llm.prompt import Usage
 from rag_lab.metrics import paired_difference
 from rag_lab.models.encoder import Encoder
-from rag_lab.retrieval.contextual import Form, add_heading_context, situate
+from rag_lab.retrieval.contextual import PromptStyle, add_heading_context, generate_contexts
 from rag_lab.retrieval.dense import DenseIndex
 from rag_lab.retrieval.evaluate import span_recalls
 from rag_lab.types import Chunk, Document
@@ -24,6 +24,7 @@ from rag_lab.types import Chunk, Document
 COMMAND = "python -m tests.benchmarks.measure_context_forms"
 CUT = {"cities": "by_sentences", "insurance": "by_headings"}
 KS = (5, 10)
+RECORDED = {"prefill": "beginning"}  # the name of the style in recorded rows
 
 
 def corpus_rows(name: str, llm: LocalLLM, encoder: Encoder) -> list[dict]:
@@ -40,18 +41,18 @@ def corpus_rows(name: str, llm: LocalLLM, encoder: Encoder) -> list[dict]:
             return chunks, Usage()
         if way == "headings":
             return [c for d in documents for c in add_heading_context(d, _of(d, chunks))], Usage()
-        situated = list(situate(documents, chunks, llm, way))  # type: ignore[arg-type]
+        situated = list(generate_contexts(documents, chunks, llm, way))  # type: ignore[arg-type]
         return [c for c, _ in situated], sum((usage for _, usage in situated), Usage())
 
     rows = []
     recalls = {}
-    for way in ("none", "headings", *get_args(Form)):
+    for way in ("none", "headings", *get_args(PromptStyle)):
         situated, usage = contexts(way)
         index = DenseIndex(situated, encoder.encode([c.contextual_text for c in situated]))
         recalls[way] = span_recalls(lambda text, k, index=index: index.search(queries[text], k), questions, KS)
         row = {
             "corpus": name,
-            "context": way,
+            "context": RECORDED.get(way, way),
             "chunks": len(situated),
             "questions": len(questions),
             "named": sum(subjects[c.doc_id] in c.context.casefold() for c in situated) / len(situated),

@@ -14,7 +14,7 @@ from rag_lab.retrieval import contextual
 from rag_lab.storage import Store, content_key
 
 COMMAND = "python -m tests.benchmarks.measure_contexts"
-FORM: contextual.Form = "beginning"
+STYLE: contextual.PromptStyle = "prefill"
 MAX_TOKENS = 60
 
 
@@ -23,11 +23,11 @@ def corpus_rows(llm: LocalLLM, name: str) -> list[dict]:
     corpus = datasets.load_corpus(name)
     documents = {d.id: d for d in corpus.documents if d.metadata.get("language", "en") == "en"}
     chunks = [c for d in documents.values() for c in chunk_sentences(d, size=None)]
-    contexts = [c for c, _ in contextual.situate(list(documents.values()), chunks, llm, FORM, MAX_TOKENS)]
+    contexts = [c for c, _ in contextual.generate_contexts(list(documents.values()), chunks, llm, STYLE, MAX_TOKENS)]
     store = Store(settings.cache_folder() / "contexts.jsonl")  # a run that was resumed knows all its usage from here
     rows = []
     for chunk in contexts:
-        prompt = contextual.context_prompt(documents[chunk.doc_id].text, chunk.text, FORM)
+        prompt = contextual.context_prompt(documents[chunk.doc_id].text, chunk.text, STYLE)
         record = store.get(content_key(llm.name, llm.dtype, asdict(prompt), MAX_TOKENS))
         if record is None:
             raise RuntimeError(f"{chunk.id}: its context is not in {store.path}; was its document cut in parts?")
@@ -62,7 +62,7 @@ def main() -> int:
     results.write_result(
         "smollm2_contexts",
         rows,
-        model=f"{llm.name}, {llm.dtype}, form {FORM}",
+        model=f"{llm.name}, {llm.dtype}, style {STYLE}",
         data=f"{', '.join(recorded)}: English, one sentence a chunk",
         sha256=results.digest(files),
         command=f"{COMMAND} {' '.join(recorded)}",

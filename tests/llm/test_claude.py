@@ -4,9 +4,9 @@ import warnings
 
 import pytest
 
-from rag_lab.llm import claude, prompt, recordings, spending
+from rag_lab.llm import claude, recordings, spending
 from rag_lab.llm.language_model import CallFailed
-from rag_lab.llm.prompt import Block, Prompt, Turn
+from rag_lab.llm.prompt import Block, Prompt, Turn, Usage, finish
 from tests.support.messages_server import (
     COUNT,
     KEY,
@@ -83,9 +83,9 @@ def test_usage_and_dollars_of_writes_and_reads(messages_server: Server) -> None:
     assert spending.BUDGET.spent == pytest.approx(spent)
 
 
-def test_a_beginning_is_continued_where_the_model_takes_one(messages_server: Server) -> None:
+def test_a_prefill_is_continued_if_the_model_takes_one(messages_server: Server) -> None:
     prompt = Prompt.of("Situate it.", prefill="This chunk is about ")
-    with pytest.raises(ValueError, match="claude-haiku-5-5 does not take a beginning"):
+    with pytest.raises(ValueError, match="claude-haiku-5-5 takes no prefill"):
         claude.ClaudeLLM(HAIKU).complete(prompt)
     assert messages_server.seen == []
     messages_server.reply = lambda text: " Berlin."
@@ -101,7 +101,7 @@ def test_a_beginning_is_continued_where_the_model_takes_one(messages_server: Ser
     [
         (Prompt(()), 0.0, "no text in its last turn"),
         (Prompt.of("  "), 0.0, "no text in its last turn"),
-        (Prompt.of("x"), 0.7, "takes no temperature, and 0.7"),
+        (Prompt.of("x"), 0.7, "takes no temperature, and it is 0.7"),
         (Prompt((Turn("user", tuple(Block("x", "5m") for _ in range(5))),)), 0.0, "5 cache marks; the API takes 4"),
     ],
 )
@@ -132,7 +132,7 @@ def test_a_server_that_leaves_fields_out_is_no_error(messages_server: Server) ->
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         got = model.complete(about("Which city?", "Berlin is a city."))
-        streamed = prompt.finish(model.stream(Prompt.of("Which river?")))
+        streamed = finish(model.stream(Prompt.of("Which river?")))
     assert (got.text, got.stop_reason, got.usage.dollars) == ("About Which city?.", "end_turn", 0.0)
     assert (streamed.text, streamed.usage.output_tokens) == ("About Which river?.", 0)
 
@@ -143,7 +143,7 @@ def test_a_stand_in_is_never_named_claude_alone(messages_server: Server, monkeyp
     assert claude.ClaudeLLM().name == "claude-opus-5-5"
 
 
-def test_beginnings_too_short_for_the_cache_are_said_once(messages_server: Server) -> None:
+def test_a_prefix_too_short_for_the_cache_is_reported_once(messages_server: Server) -> None:
     model = claude.ClaudeLLM(HAIKU)
     prompts = [about("a", "abc"), about("b", "abd")]  # 0 tokens by the server's count, neither written nor read
     with pytest.warns(UserWarning, match=r"cached nothing: .* minimum length \(512 tokens\)") as told:
@@ -160,7 +160,7 @@ def test_thinking_is_no_part_of_the_answer_and_unknown_fields_no_error() -> None
     body = {"messages": [{"role": "user", "content": "x"}]}
     got = claude.completion(body, {"response": response, "seconds": 1.5, "dollars": 0.25})
     assert (got.text, got.stop_reason) == ("AB", "max_tokens")
-    assert got.usage == prompt.Usage(input_tokens=7, seconds=1.5, dollars=0.25)
+    assert got.usage == Usage(input_tokens=7, seconds=1.5, dollars=0.25)
 
 
 # --- faults
@@ -210,7 +210,7 @@ def test_a_stream_that_breaks_is_an_error_after_what_had_come(messages_server: S
     assert pieces
     assert len(recordings.store()) == 0
     assert spending.BUDGET.spent > 0  # nobody knows what was billed
-    whole = prompt.finish(model.stream(Prompt.of("one two three four")))
+    whole = finish(model.stream(Prompt.of("one two three four")))
     assert whole.text == "About two three four."
     assert whole.usage.output_tokens == 5
 
@@ -226,7 +226,7 @@ def test_a_stream_that_nobody_reads_to_its_end_counts_in_full(messages_server: S
 def test_a_refused_key_ends_the_run_and_is_not_repeated_in_the_error(messages_server: Server) -> None:
     messages_server.faults = [Fault("status", 401) for _ in range(9)]
     prompts = [[Prompt.of(f"question {n}")] for n in range(9)]
-    with pytest.raises(RuntimeError, match=r"cannot be called: 401.*Check ANTHROPIC_API_KEY") as refused:
+    with pytest.raises(RuntimeError, match=r"cannot be called: 401.*Check the key") as refused:
         claude.ClaudeLLM(HAIKU).complete_groups(prompts, at_once=1)
     assert not isinstance(refused.value, CallFailed)
     assert len(messages_server.asked()) == 1

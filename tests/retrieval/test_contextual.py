@@ -6,7 +6,6 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +14,13 @@ from rag_lab.chunking import chunk_sentences
 from rag_lab.llm.claude import ClaudeLLM
 from rag_lab.llm.prompt import Block, Completion, Prompt, Usage
 from rag_lab.retrieval import contextual
-from rag_lab.retrieval.contextual import BEGINNING, add_heading_context, add_llm_context, context_prompt, situate
+from rag_lab.retrieval.contextual import (
+    PREFILL,
+    add_heading_context,
+    add_llm_context,
+    context_prompt,
+    generate_contexts,
+)
 from rag_lab.types import Chunk, Document
 from tests.support.local_model import smollm2
 from tests.support.messages_server import Fault, MessagesServer
@@ -43,20 +48,28 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class StandIn:
-    """STAND-IN for a model: it answers with its prompts' number, and stops after ``limit`` of them."""
+    """TEST DOUBLE: writes the number of the prompt and fails after ``limit`` prompts. A token is a character."""
 
-    name = "stand-in"
+    name = identity = "stand-in"
+    dtype = ""
+    window = 10_000
+    paid = needs_prefill = False
+    count_tokens = staticmethod(len)
 
-    def __init__(self, limit: int = 1000, stop_reason: str = "end_turn") -> None:
+    def __init__(self, limit: int = 1000, text: str = "Context {}.") -> None:
         self.prompts: list[Prompt] = []
         self.limit = limit
-        self.stop_reason = stop_reason
+        self.text = text
 
-    def complete(self, prompt: Prompt, max_tokens: int) -> Completion:
-        if len(self.prompts) == self.limit:
+    def count_prompt_tokens(self, prompt: Prompt) -> int:
+        return sum(len(turn.text) for turn in prompt.turns)
+
+    def complete_many(self, prompts: list[Prompt], max_tokens: int) -> list[Completion]:
+        if len(self.prompts) + len(prompts) > self.limit:
             raise ConnectionError("gone")
-        self.prompts.append(prompt)
-        return Completion(f"Context {len(self.prompts)}.", Usage(output_tokens=3), self.stop_reason)
+        numbers = range(len(self.prompts) + 1, len(self.prompts) + len(prompts) + 1)
+        self.prompts += prompts
+        return [Completion(self.text.format(number), Usage(output_tokens=3), "end_turn") for number in numbers]
 
 
 def chunk(document: Document, text: str, section_path: tuple[str, ...] = ()) -> Chunk:
@@ -144,13 +157,13 @@ def test_the_published_prompt_in_two_blocks_the_first_cached() -> None:
     assert text in turn.blocks[1].text
 
 
-def test_forms_of_the_prompt() -> None:
-    plain, begun, example = (context_prompt("D", "C", form).turns for form in ("plain", "beginning", "example"))
-    assert begun == (*plain, begun[-1])
-    assert (begun[-1].role, begun[-1].text) == ("assistant", BEGINNING)
+def test_styles_of_the_prompt() -> None:
+    plain, prefilled, example = (context_prompt("D", "C", style).turns for style in ("plain", "prefill", "example"))
+    assert prefilled == (*plain, prefilled[-1])
+    assert (prefilled[-1].role, prefilled[-1].text) == ("assistant", PREFILL)
     assert [turn.role for turn in example] == ["user", "assistant", "user"]
     assert example[-1:] == plain
-    with pytest.raises(ValueError, match="form is 'short'"):
+    with pytest.raises(ValueError, match="style is 'short'"):
         context_prompt("D", "C", "short")  # type: ignore[arg-type]
 
 
@@ -160,22 +173,23 @@ def test_forms_of_the_prompt() -> None:
 def test_contexts_come_in_order_with_their_usage() -> None:
     llm = StandIn()
     chunks = [*chunk_sentences(BERLIN), *chunk_sentences(LAB)]
-    situated = list(situate([BERLIN, LAB], chunks, llm))
+    situated = list(generate_contexts([BERLIN, LAB], chunks, llm))
     assert [c.context for c, _ in situated] == [f"Context {n + 1}." for n in range(len(chunks))]
     assert [replace(c, context="") for c, _ in situated] == chunks
     assert sum((usage for _, usage in situated), Usage()).output_tokens == 3 * len(chunks)
     documents = [prompt.turns[0].blocks[0] for prompt in llm.prompts]
     assert set(documents[:3]) == {Block(f"<document>\n{BERLIN.text}\n</document>", "5m")}
     assert len(set(documents)) == 2
-    assert len(llm.prompts[0].turns) == 1  # the plain form
+    assert len(llm.prompts[0].turns) == 1  # the plain style
 
 
-def test_a_run_that_broke_off_goes_on_where_it_was() -> None:
+def test_an_interrupted_run_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contextual, "_BATCH_SIZE", 1)
     chunks = chunk_sentences(LAB)
     with pytest.raises(ConnectionError):
         add_llm_context(LAB, chunks, StandIn(limit=2))
     second = StandIn()
-    situated = list(situate([LAB], chunks, second))
+    situated = list(generate_contexts([LAB], chunks, second))
     assert len(second.prompts) == len(chunks) - 2
     assert [c.context for c, _ in situated[:3]] == ["Context 1.", "Context 2.", "Context 1."]
     assert [usage.output_tokens for _, usage in situated] == [3] * len(chunks)  # as when it was written
@@ -184,15 +198,15 @@ def test_a_run_that_broke_off_goes_on_where_it_was() -> None:
     assert third.prompts == []
 
 
-def test_whatever_shapes_a_context_is_asked_for_anew() -> None:
+def test_a_change_of_model_prompt_or_length_writes_a_new_context() -> None:
     chunks = chunk_sentences(BERLIN)[:1]
     llm = StandIn()
     other = StandIn()
-    other.name = "another"
+    other.identity = "other weights under the same name"
     longer = replace(BERLIN, text=BERLIN.text + " More.")
     add_llm_context(BERLIN, chunks, llm)
     for document, model, options in (
-        (BERLIN, llm, {"form": "example"}),
+        (BERLIN, llm, {"style": "example"}),
         (BERLIN, llm, {"max_tokens": 10}),
         (longer, llm, {}),
         (BERLIN, other, {}),
@@ -203,7 +217,7 @@ def test_whatever_shapes_a_context_is_asked_for_anew() -> None:
 
 
 @pytest.mark.parametrize("kept", [1, 40, 200])
-def test_a_line_cut_short_is_asked_for_anew(cache: Path, kept: int) -> None:
+def test_a_truncated_record_is_written_again(cache: Path, kept: int) -> None:
     chunks = chunk_sentences(BERLIN)
     add_llm_context(BERLIN, chunks, StandIn())
     lines = cache.read_bytes().splitlines(keepends=True)
@@ -219,11 +233,12 @@ def test_a_line_cut_short_is_asked_for_anew(cache: Path, kept: int) -> None:
 def test_a_killed_run_pays_only_for_what_is_missing(cache: Path) -> None:
     code = (
         "import time\n"
-        "from tests.retrieval.test_contextual import LAB, StandIn, add_llm_context, chunk_sentences\n"
+        "from tests.retrieval.test_contextual import LAB, StandIn, add_llm_context, chunk_sentences, contextual\n"
+        "contextual._BATCH_SIZE = 1\n"
         "class Slow(StandIn):\n"
-        "    def complete(self, prompt, max_tokens):\n"
+        "    def complete_many(self, prompts, max_tokens):\n"
         "        time.sleep(600 if len(self.prompts) == 3 else 0)\n"
-        "        return super().complete(prompt, max_tokens)\n"
+        "        return super().complete_many(prompts, max_tokens)\n"
         "add_llm_context(LAB, chunk_sentences(LAB), Slow())"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
@@ -250,10 +265,9 @@ def test_a_context_cut_off_ends_with_its_last_whole_sentence() -> None:
     assert cut("これは東京です。人口は") == "これは東京です。"
 
 
-def test_no_context_is_told() -> None:
-    llm = SimpleNamespace(name="silent", complete=lambda prompt, max_tokens: Completion(" ", Usage(), "end_turn"))
-    with pytest.warns(UserWarning, match="silent wrote no context for 3 of 3 chunks"):
-        add_llm_context(BERLIN, chunk_sentences(BERLIN), llm)
+def test_empty_contexts_are_reported() -> None:
+    with pytest.warns(UserWarning, match="stand-in wrote no context for 3 of 3 chunks"):
+        add_llm_context(BERLIN, chunk_sentences(BERLIN), StandIn(text=" "))
 
 
 def test_chunks_of_other_documents_are_refused_before_the_first_call() -> None:
@@ -272,15 +286,15 @@ def test_chunks_of_other_documents_are_refused_before_the_first_call() -> None:
 def test_smollm2_names_the_city_and_reads_the_document_once() -> None:
     llm = smollm2()
     chunks = chunk_sentences(BERLIN)
-    situated = list(situate([BERLIN], chunks, llm, max_tokens=25))
+    situated = list(generate_contexts([BERLIN], chunks, llm, max_tokens=25))
     for c, _ in situated:
-        assert c.context.startswith(BEGINNING)
+        assert c.context.startswith(PREFILL)
         assert "Berlin" in c.context
     written = [usage.cache_write_tokens for _, usage in situated]
     assert written[0] > 0
     assert written[1:] == [0, 0]
     assert {usage.cache_read_tokens for _, usage in situated[1:]} == {written[0]}
-    assert list(situate([BERLIN], chunks, llm, max_tokens=25)) == situated
+    assert list(generate_contexts([BERLIN], chunks, llm, max_tokens=25)) == situated
 
 
 def test_a_document_too_long_for_the_window_is_cut_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,9 +306,8 @@ def test_a_document_too_long_for_the_window_is_cut_in_parts(monkeypatch: pytest.
     monkeypatch.setattr(
         llm, "complete_many", lambda prompts, _: asked.extend(prompts) or [Completion("C.", Usage(), "end_turn")] * 8
     )
-    monkeypatch.setattr(contextual, "_AT_ONCE", 8)
     with pytest.warns(UserWarning, match=r"d has \d+ tokens, too many .* window of 500: .* one of 4 parts"):
-        list(zip(range(8), situate([document], chunks, llm), strict=False))
+        list(zip(range(8), generate_contexts([document], chunks, llm), strict=False))
     parts = [
         prompt.turns[0].blocks[0].text.removeprefix("<document>\n").removesuffix("\n</document>") for prompt in asked
     ]
@@ -308,14 +321,14 @@ def test_a_document_too_long_for_the_window_is_cut_in_parts(monkeypatch: pytest.
 
 def test_a_document_that_fits_is_given_whole_and_without_warning() -> None:
     llm = smollm2()
-    whole = context_prompt(LAB.text, "C", "beginning")
+    whole = context_prompt(LAB.text, "C", "prefill")
     llm.window = llm.count_prompt_tokens(whole) + 60
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert contextual._parts(LAB, "C", llm, "beginning", 60) == [(0, len(LAB.text))]
+        assert contextual._parts_that_fit(LAB, "C", llm, "prefill", 60) == [(0, len(LAB.text))]
     llm.window -= 1
     with pytest.warns(UserWarning, match="2 parts"):
-        (a, b), (c, d) = contextual._parts(LAB, "C", llm, "beginning", 60)
+        (a, b), (c, d) = contextual._parts_that_fit(LAB, "C", llm, "prefill", 60)
     assert (a, b, d) == (0, c, len(LAB.text))
 
 
@@ -323,26 +336,26 @@ def test_a_document_that_fits_is_given_whole_and_without_warning() -> None:
 
 
 @pytest.mark.parametrize("as_batch", [False, True])
-def test_claude_situates_documents_with_the_published_prompt(messages_server: MessagesServer, as_batch: bool) -> None:
+def test_claude_writes_contexts_with_the_published_prompt(messages_server: MessagesServer, as_batch: bool) -> None:
     # The server's answer is "About" and the last three words of the prompt's last block.
     llm = ClaudeLLM("claude-haiku-5-5")
     documents = [replace(LAB, text=LAB.text + "Fill. " * 3000), replace(BERLIN, text=BERLIN.text + " Fill." * 3000)]
     chunks = [c for d in documents for c in chunk_sentences(d)[:3]]
-    situated = list(situate(documents, chunks, llm, as_batch=as_batch))
+    situated = list(generate_contexts(documents, chunks, llm, as_batch=as_batch))
     assert [replace(c, context="") for c, _ in situated] == chunks
     assert {c.context for c, _ in situated} == {"About and nothing else.."}
     usages = [usage for _, usage in situated]
     assert sum(usage.cache_write_tokens > 0 for usage in usages) == 2  # once a document
     assert sum(usage.dollars for usage in usages) > 0
     billed = len(messages_server.billed)
-    assert list(situate(documents, chunks, llm, as_batch=as_batch)) == situated
+    assert list(generate_contexts(documents, chunks, llm, as_batch=as_batch)) == situated
     assert len(messages_server.billed) == billed == len(chunks)
 
 
-def test_what_claude_did_not_write_is_an_error_and_asked_for_again(messages_server: MessagesServer) -> None:
+def test_a_failed_call_is_an_error_and_is_made_again(messages_server: MessagesServer) -> None:
     chunks = chunk_sentences(BERLIN)
     messages_server.faults = [Fault("status", 400, holds="<chunk>\\nIt has 3.85")]
-    with pytest.raises(RuntimeError, match=r"no context for 1 of 3 chunks, first because of: .*400"):
+    with pytest.raises(RuntimeError, match=r"no context for 1 of 3 chunks. The first reason: .*400"):
         add_llm_context(BERLIN, chunks, ClaudeLLM("claude-haiku-5-5"))
     assert len(messages_server.billed) == 2
     assert all(c.context for c in add_llm_context(BERLIN, chunks, ClaudeLLM("claude-haiku-5-5")))
@@ -350,7 +363,7 @@ def test_what_claude_did_not_write_is_an_error_and_asked_for_again(messages_serv
 
 
 def test_batches_are_claudes() -> None:
-    with pytest.raises(ValueError, match="stand-in has none"):
+    with pytest.raises(ValueError, match="stand-in"):
         add_llm_context(BERLIN, chunk_sentences(BERLIN), StandIn(), as_batch=True)
 
 
@@ -384,7 +397,7 @@ def test_headings_help_dense_retrieval_on_insurance() -> None:
 
 def test_a_document_given_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="same id"):
-        list(situate([BERLIN, BERLIN], chunk_sentences(BERLIN), StandIn()))
+        list(generate_contexts([BERLIN, BERLIN], chunk_sentences(BERLIN), StandIn()))
 
 
 def test_a_context_ends_where_the_model_repeats_the_prompts_frame() -> None:
@@ -392,16 +405,7 @@ def test_a_context_ends_where_the_model_repeats_the_prompts_frame() -> None:
     assert contextual._whole_sentences(written) == "This chunk is about Berlin."
 
 
-def test_models_of_one_name_and_other_weights_do_not_share_contexts() -> None:
-    chunks = chunk_sentences(BERLIN)
-    first, second = StandIn(), StandIn()
-    first.identity, second.identity = "weights 1", "weights 2"  # type: ignore[attr-defined]
-    add_llm_context(BERLIN, chunks, first)
-    add_llm_context(BERLIN, chunks, second)
-    assert len(second.prompts) == len(chunks)
-
-
-def test_without_a_model_claudes_situating_model_is_asked(messages_server: MessagesServer) -> None:
+def test_the_default_model_is_claudes_context_model(messages_server: MessagesServer) -> None:
     (chunk,) = add_llm_context(BERLIN, chunk_sentences(BERLIN)[:1])
     assert chunk.context
     assert {body["model"] for body in messages_server.asked()} == {"claude-haiku-5-5"}
