@@ -36,8 +36,8 @@ class ClaudeLLM:
     recorded request is answered from disk at no cost, and its ``usage`` is that of the first time. ``client`` is an
     ``anthropic.Anthropic``; by default it is made from ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. Thinking is switched
     off if the model allows it; a model that always thinks gets ``effort``, and ``thinking_tokens`` on top of
-    ``max_tokens``. ``window`` (tokens) is for servers of your own. Without ``count_exactly``, prompt tokens are an upper
-    bound that needs no call. Raises ValueError if the model is unknown.
+    ``max_tokens``. ``window`` (tokens) is for servers of your own. Without ``count_exactly``, prompt tokens are
+    an upper bound that needs no call. Raises ValueError if the model is unknown.
     """
 
     paid = enforces_schema = True
@@ -274,8 +274,8 @@ class ClaudeLLM:
     def count_prompt_tokens(self, prompt: Prompt) -> int:
         """Tokens of ``prompt`` by the API's counting endpoint, which is free; the count is recorded.
 
-        It is ``pricing.token_bound``, which is never too few, in mode *offline*, without ``count_exactly``, and if the
-        server has no such endpoint.
+        It is ``pricing.token_bound``, which is never too few, in mode *offline*, without ``count_exactly``, and if
+        the server has no such endpoint.
         """
         body = self.request(prompt, 1) | {"max_tokens": 1}
         bound = priced_call(body, pricing.token_bound).window - 1

@@ -41,7 +41,10 @@ def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Double:
     """TEST DOUBLE of a language model: answers every question with the same sentence."""
 
-    name, window, thinking_tokens, enforces_schema = "double", 8192, 0, False
+    name = identity = "double"
+    dtype, window, thinking_tokens = "", 8192, 0
+    paid = enforces_schema = needs_prefill = False
+    count_tokens = staticmethod(len)
 
     def __init__(self) -> None:
         self.prompts: list[Prompt] = []
@@ -54,6 +57,9 @@ class Double:
         self.prompts.append(prompt)
         self.options.add((max_tokens, temperature))
         return Completion("The garage has 40 places [S1].", Usage(input_tokens=7, output_tokens=3), "end_turn")
+
+    def complete_many(self, prompts: list[Prompt], max_tokens: int) -> list[Completion]:
+        return [self.complete(prompt, max_tokens) for prompt in prompts]
 
     def texts(self) -> list[str]:
         return [prompt.turns[-1].text for prompt in self.prompts]
