@@ -65,7 +65,9 @@ def check_windows(attempt: Mapping[int, int], window: int, overlap: int) -> str 
     for count in DOCUMENT_TOKENS:
         if attempt[count] is None or attempt[count] is ...:
             return f"no number yet for {count} tokens"
-        if attempt[count] != len(macro_windows(Tokens([0] * count, [], head=1, tail=1), window, overlap)):
+        if attempt[count] != len(
+            macro_windows(Tokens([0] * count, [], prefix_tokens=1, suffix_tokens=1), window, overlap)
+        ):
             new = window - 2 - overlap
             return f"{count} tokens: the first window takes {window - 2} of the text's, each further one {new} new"
     return None

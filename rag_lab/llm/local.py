@@ -22,7 +22,6 @@ from rag_lab.llm.gguf import dequantised
 from rag_lab.llm.prompt import Block, Completion, Prompt, Stream, Usage, finish
 from rag_lab.models import hub
 from rag_lab.models.cpu_kernels import pack_linear_layers
-from rag_lab.models.long_attention import use_block_attention
 
 MAX_KV_BYTES = 1 << 30  # of the KV cache of one batch; a single sequence may take more
 
@@ -89,7 +88,7 @@ class LocalLLM:
                 f"{name} is not a language model: it has no weights for {missing[0]} and {len(missing) - 1} more."
             )
         identity = name if files.source == "package" else f"{name}@{hub.weights_revision(name)}"
-        model = use_block_attention(pack_linear_layers(model.to(device)))
+        model = pack_linear_layers(model.to(device))
         return cls(name, model, AutoTokenizer.from_pretrained(source), prefix_cache, identity)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Text to vectors: each text on its own (naive), or chunks pooled from their document's token vectors (late)."""
+"""Texts as vectors: each text alone (naive), or chunks pooled from their document's token vectors (late)."""
 
 import copy
 import warnings
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rag_lab import settings
 from rag_lab.models import hub
 from rag_lab.models.cpu_kernels import pack_linear_layers
-from rag_lab.models.late_chunking import TokenRange, Tokens, Window, chunk_token_ranges, macro_windows, split_encoding
+from rag_lab.models.late_chunking import Tokens, chunk_token_ranges, macro_windows, split_encoding
 from rag_lab.types import Chunk, Document
 
 Vectors = NDArray[np.float32]
@@ -22,9 +22,10 @@ LONG_WORK = 200_000  # tokens from which a progress bar is shown: about half a m
 
 
 class Encoder:
-    """An embedding model. ``tokenizer`` is its transformers tokenizer; ``window`` the most tokens it reads at once,
-    special tokens and prefix included; ``dimension`` the length of its vectors; ``files`` says where it came from;
-    ``batch_tokens`` the most tokens, padding included, of one forward pass (raise it on a GPU).
+    """An embedding model. ``tokenizer`` is transformers' own, ``files`` says where the model came from.
+
+    ``window`` is the most tokens of one input, special tokens and prefix included; ``dimension`` the length of a
+    vector; ``batch_tokens`` the most tokens, padding included, of one forward pass (raise it on a GPU).
     """
 
     def __init__(
@@ -57,11 +58,11 @@ class Encoder:
         device: str | None = None,
         allow_remote_code: bool = False,
     ) -> Self:
-        """Load a model by short name, hub id or path (see ``models.resolve``).
+        """Load a model by short name, hub id or path (see ``hub.resolve``).
 
-        ``dtype``: ``"float32"``, ``"bfloat16"`` or None for what is quickest here (see ``models.best_dtype``).
-        ``allow_remote_code`` runs Python code from this model's hub repository: RuntimeError where the model needs
-        it and it was not allowed. ValueError for another ``dtype``.
+        ``dtype``: ``"float32"``, ``"bfloat16"`` or None for the quicker one here (see ``hub.best_dtype``).
+        ``allow_remote_code`` runs Python code from this model's hub repository. Raises RuntimeError if the model
+        needs that and it is not allowed, ValueError for another ``dtype``.
         """
         if dtype not in (None, "float32", "bfloat16"):
             raise ValueError(f"dtype is {dtype!r}; it is 'float32', 'bfloat16' or None for the quickest here.")
@@ -89,21 +90,21 @@ class Encoder:
         return f"Encoder({self.files.name}, {dtype}, {self.model.device}, window {self.window})"
 
     def count_tokens(self, text: str) -> int:
-        """How many tokens a text has, without special tokens and prefix."""
+        """Tokens of a text, without special tokens and prefix."""
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def encode(self, texts: Sequence[str], kind: Kind = "passage", max_tokens: int | None = None) -> Vectors:
-        """Embed texts, each on its own: (n, d) float32, rows L2-normalised, in the order of ``texts``.
+        """Embed texts, each alone: (n, d) float32, rows L2-normalised, in the order of ``texts``.
 
         The model's prefix for ``kind`` is put before each text. A text longer than ``max_tokens`` (default: the
-        window; special tokens and prefix count) loses its end, and one warning says how many did. Raises
-        ValueError for a text without any token.
+        window; special tokens and prefix count) loses its end, and one warning says how many did. Raises ValueError
+        if a text has no tokens.
         """
         limit = self.window if max_tokens is None else max_tokens
         if not 0 < limit <= self.window:
             raise ValueError(f"max_tokens is {limit}; {self.files.name} reads 1 to {self.window} tokens.")
         tokenised = self._tokenise(texts, kind)
-        sequences = [tokens.cut(limit) for tokens in tokenised]
+        sequences = [tokens.truncated(limit) for tokens in tokenised]
         if empty := [i for i, ids in enumerate(sequences) if not ids]:
             raise ValueError(f"Text {empty[0]} ({texts[empty[0]]!r}) has no tokens: leave it out.")
         if lost := [len(t.ids) for t, ids in zip(tokenised, sequences, strict=True) if len(t.ids) > len(ids)]:
@@ -120,12 +121,12 @@ class Encoder:
     def token_vectors(self, text: str, kind: Kind = "passage") -> tuple[Vectors, NDArray[np.int64]]:
         """Every token's vector (t, d), float32 and not normalised, and its character range in ``text`` (t, 2).
 
-        Special and prefix tokens are there too, with an empty range (start == end). A text longer than the window is
-        read in macro windows as in ``encode_late``.
+        Special and prefix tokens are included, with an empty range (start == end). A text longer than the window is
+        encoded in macro windows as in ``encode_late``.
         """
         tokens = self._tokenise([text], kind)[0]
         vectors = np.zeros((len(tokens.ids), self.dimension), np.float32)
-        for _, start, piece in self._read_windows([tokens], None, None):
+        for _, start, piece in self._encode_windows([tokens], None, None):
             vectors[start : start + len(piece)] = piece
         return vectors, np.array(tokens.offsets, np.int64).reshape(-1, 2)
 
@@ -138,19 +139,18 @@ class Encoder:
     ) -> Vectors:
         """Embed chunks of one document by late chunking: (n, d) float32, rows L2-normalised.
 
-        Günther et al. 2024 (arXiv 2409.04701), section 3: the model reads the whole document, then each chunk's
-        vector is the mean of its token vectors. A token belongs to the chunk that holds its first character that is
-        not white space; text in no chunk is not pooled. [CLS] and prefix are pooled into the first chunk, [SEP] into
-        the last. A chunk that gets no token of its own takes the naive vector of its text. What ``Chunk.context``
-        holds is not read.
+        Günther et al. 2024 (arXiv 2409.04701), section 3: the model encodes the whole document, then each chunk's
+        vector is the mean of its token vectors. A token belongs to the chunk that contains its first character other
+        than white space; text in no chunk is not pooled. [CLS] and prefix are pooled into the first chunk, [SEP] into
+        the last. A chunk without a token of its own takes the naive vector of its text. ``Chunk.context`` is ignored.
 
-        A document longer than ``window`` tokens (default: the model's window) is read in macro windows of that size,
-        evenly spread, each with [CLS], prefix and [SEP], neighbours sharing at least ``overlap`` tokens (default: a
-        quarter of the window). Each token's vector comes from the window that gives it more context on its poorer
+        A document longer than ``window`` tokens (default: the model's window) is encoded in macro windows of that
+        size, evenly spread, each with [CLS], prefix and [SEP]. Neighbours share at least ``overlap`` tokens (default:
+        a quarter of the window). Each token's vector comes from the window that gives it more context on its poorer
         side; the paper's code takes the earlier window. A chunk across two windows is pooled from both.
 
-        Raises ValueError for a chunk whose text is not the document's text at its offsets, and for a window or
-        overlap out of range. Warns for a model whose own pooling is not the mean.
+        Raises ValueError if a chunk's text is not the document's text at its offsets, or if window or overlap is out
+        of range. Warns if the model's own pooling is not the mean.
         """
         return self._late([(document, chunks)], window, overlap)[0]
 
@@ -163,7 +163,7 @@ class Encoder:
     ) -> Vectors:
         """``encode_late`` for the chunks of many documents, batched across them: row i belongs to ``chunks[i]``.
 
-        Raises ValueError for two documents of one id or a chunk of a document that is not among them.
+        Raises ValueError if two documents have one id, or if a chunk's document is missing.
         """
         rows: dict[str, list[int]] = {document.id: [] for document in documents}
         if len(rows) < len(documents):
@@ -195,26 +195,21 @@ class Encoder:
                         f" {chunk.start} to {chunk.end}: cut it from this document."
                     )
         tokenised = self._tokenise([document.text for document, _ in groups], "passage")
-        spans = [
+        ranges = [
             chunk_token_ranges(document.text, tokens, chunks)
             for (document, chunks), tokens in zip(groups, tokenised, strict=True)
         ]
         sums = [np.zeros((len(chunks), self.dimension), np.float32) for _, chunks in groups]
-        for i, start, vectors in self._read_windows(tokenised, window, overlap):
-            for row, first, last in spans[i]:
+        for i, start, vectors in self._encode_windows(tokenised, window, overlap):
+            for row, first, last in ranges[i]:
                 sums[i][row] += vectors[max(first - start, 0) : max(last - start, 0)].sum(axis=0)
-        self._fill_chunks_without_tokens(groups, spans, sums)
-        return [_normalise(total) for total in sums]
-
-    def _fill_chunks_without_tokens(
-        self, groups: Sequence[tuple[Document, Sequence[Chunk]]], spans: list[list[TokenRange]], sums: list[Vectors]
-    ) -> None:
-        pooled = {(i, row) for i, found in enumerate(spans) for row, _, _ in found}
-        rest = [(i, row) for i, (_, chunks) in enumerate(groups) for row in range(len(chunks))]
-        rest = [place for place in rest if place not in pooled]
-        naive = self.encode([groups[i][1][row].text for i, row in rest])
-        for (i, row), vector in zip(rest, naive, strict=True):
+        pooled = {(i, row) for i, found in enumerate(ranges) for row, _, _ in found}
+        rest = [
+            (i, row) for i, (_, chunks) in enumerate(groups) for row in range(len(chunks)) if (i, row) not in pooled
+        ]
+        for (i, row), vector in zip(rest, self.encode([groups[i][1][row].text for i, row in rest]), strict=True):
             sums[i][row] = vector
+        return [_normalise(total) for total in sums]
 
     def _tokenise(self, texts: Sequence[str], kind: Kind) -> list[Tokens]:
         if isinstance(texts, str):
@@ -225,26 +220,24 @@ class Encoder:
         encodings = self._tokenizer.encode_batch([prefix + text for text in texts])
         return [split_encoding(encoding, len(prefix)) for encoding in encodings]
 
-    def _read_windows(
+    def _encode_windows(
         self, tokenised: Sequence[Tokens], window: int | None, overlap: int | None
     ) -> Iterator[tuple[int, int, Vectors]]:
-        """Texts in macro windows: (text, its token at row 0, the rows that count), every token of a text once."""
+        """(number of a text, its token at row 0, vectors): every token of a text once, in macro windows."""
         size = self.window if window is None else window
-        edges = max((tokens.head + tokens.tail for tokens in tokenised), default=0)
+        edges = max((tokens.prefix_tokens + tokens.suffix_tokens for tokens in tokenised), default=0)
         if not edges < size <= self.window:
             raise ValueError(f"window is {size}; {self.files.name} takes {edges + 1} to {self.window} tokens.")
         shared = size // 4 if overlap is None else overlap
         if not 0 <= shared < size - edges:
             raise ValueError(f"overlap is {shared}; with a window of {size} it is 0 to {size - edges - 1} tokens.")
-        windows: list[tuple[int, Window]] = [
-            (i, piece) for i, tokens in enumerate(tokenised) for piece in macro_windows(tokens, size, shared)
-        ]
-        for number, vectors in self._forward([piece.ids for _, piece in windows]):
-            i, piece = windows[number]
-            yield i, piece.token, vectors[piece.first : piece.last]
+        windows = [(i, own) for i, tokens in enumerate(tokenised) for own in macro_windows(tokens, size, shared)]
+        for number, vectors in self._forward([own.ids for _, own in windows]):
+            i, own = windows[number]
+            yield i, own.text_offset, vectors[own.pool_start : own.pool_end]
 
     def _forward(self, sequences: Sequence[list[int]]) -> Iterator[tuple[int, Vectors]]:
-        """The last hidden states (t, d) in float32 of each sequence with its number, the longest sequences first."""
+        """Each sequence's number and last hidden states (t, d) in float32, the longest sequences first."""
         import torch
         from tqdm.auto import tqdm
 
@@ -267,7 +260,7 @@ class Encoder:
 
 
 def _batches(sequences: Sequence[list[int]], batch_tokens: int) -> Iterator[list[int]]:
-    """Numbers of sequences of like length, so that little is padded: at most ``batch_tokens`` a batch."""
+    """Numbers of sequences of similar length, to pad little: at most ``batch_tokens`` tokens per batch."""
     order = sorted((i for i, ids in enumerate(sequences) if ids), key=lambda i: -len(sequences[i]))
     start = 0
     while start < len(order):
@@ -277,7 +270,7 @@ def _batches(sequences: Sequence[list[int]], batch_tokens: int) -> Iterator[list
 
 
 def _pool(vectors: Vectors, pooling: hub.Pooling) -> Vectors:
-    """One vector (d,) of a text's token vectors (t, d)."""
+    """A text's vector (d,), from its token vectors (t, d)."""
     if pooling == "mean":
         return vectors.mean(axis=0)
     return vectors[0] if pooling == "cls" else vectors[-1]
@@ -290,11 +283,11 @@ def _normalise(vectors: Vectors) -> Vectors:
 
 
 def _own_window(model: Any, tokenizer: Any) -> int:
-    """The shorter of what the tokenizer and the position table allow."""
+    """The smaller of the limits of the tokenizer and of the position table."""
     positions = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
     table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
-    if padding is not None:  # RoBERTa and its kin count positions from the padding id
+    if padding is not None:  # RoBERTa and similar models count positions from the padding id
         positions -= padding + 1
     return int(min(positions, tokenizer.model_max_length))
 

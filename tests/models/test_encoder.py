@@ -374,7 +374,7 @@ def test_chunks_without_overlap_pool_every_token_once(
     tokens = split_encoding(tiny[kind]._tokenizer.encode(text), 0)
     spans = chunk_token_ranges(text, tokens, cut(Document("d", text), *pairwise(bounds)))
     pooled = Counter(token for _, first, last in spans for token in range(first, last))
-    own_tokens = len(tokens.ids) - tokens.head - tokens.tail
+    own_tokens = len(tokens.ids) - tokens.prefix_tokens - tokens.suffix_tokens
     assert pooled == Counter(range(len(tokens.ids)) if own_tokens else [])
 
 
@@ -431,8 +431,8 @@ def test_windows_by_hand() -> None:
     first, second = macro_windows(tokens, 8, 2)
     assert first.ids == [*tokens.ids[:7], tokens.ids[-1]]
     assert second.ids == [tokens.ids[0], *tokens.ids[5:]]
-    assert (first.token, first.first, first.last) == (0, 0, 6)  # [CLS] and tokens 0-4
-    assert (second.token, second.first, second.last) == (6, 2, 8)  # token 5 (the sixth) to [SEP]
+    assert (first.text_offset, first.pool_start, first.pool_end) == (0, 0, 6)  # [CLS] and tokens 0-4
+    assert (second.text_offset, second.pool_start, second.pool_end) == (6, 2, 8)  # token 5 (the sixth) to [SEP]
 
 
 @few_examples
@@ -441,20 +441,20 @@ def test_every_token_counts_in_the_window_with_the_most_context(words: int, size
     overlap = data.draw(st.integers(0, size - 3))
     tokens = split_encoding(counting_encoder()._tokenizer.encode(" ".join("abcdef"[i % 6] for i in range(words))), 0)
     windows = macro_windows(tokens, size, overlap)
-    counts = Counter(window.token + i for window in windows for i in range(window.last - window.first))
+    counts = Counter(window.text_offset + i for window in windows for i in range(window.pool_end - window.pool_start))
     assert counts == Counter(range(len(tokens.ids)))
     assert max(len(window.ids) for window in windows) <= size
 
     # The range of the text's own tokens in each window, told from where its counting rows stand.
     ranges = []
     for i, window in enumerate(windows):
-        start = 0 if i == 0 else window.token - window.first
+        start = 0 if i == 0 else window.text_offset - window.pool_start
         ranges.append((start, start + len(window.ids) - 2))
         assert window.ids[1:-1] == tokens.ids[1 + start : 1 + ranges[-1][1]]
     for (_, end), (start, _) in pairwise(ranges):
         assert end - start >= overlap
     for i, window in enumerate(windows):
-        for token in range(window.token, window.token + window.last - window.first):
+        for token in range(window.text_offset, window.text_offset + window.pool_end - window.pool_start):
             if 0 < token <= words:
                 poorer = [min(token - 1 - start, end - token) for start, end in ranges if start <= token - 1 < end]
                 mine = min(token - 1 - ranges[i][0], ranges[i][1] - token)

@@ -1,7 +1,6 @@
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import huggingface_hub
@@ -26,7 +25,7 @@ def hub_off(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which the packages that carry weights are not installed."""
-    absent = {name: replace(bundled, module="no_such_module") for name, bundled in hub.BUNDLED.items()}
+    absent = {name: bundled._replace(module="no_such_module") for name, bundled in hub.BUNDLED.items()}
     monkeypatch.setattr(hub, "BUNDLED", absent)
 
 
