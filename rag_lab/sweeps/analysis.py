@@ -1,4 +1,4 @@
-"""What a sweep's rows say: the ranking, which key mattered, and the winner with a number that is honest."""
+"""What the rows of a sweep show: the ranking, the keys that mattered, and the best on held-out questions."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,13 +13,15 @@ Row = dict[str, Any]
 
 
 class TooFewQuestions(ValueError):  # noqa: N818
-    """There are no two halves with a scored question each; the message is a sentence for the reader."""
+    """Too few scored questions to split into two halves. The message can be shown to the reader."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """Mean score of the configurations with this value less that of the others, with its 95% interval, in points a
-    question; ``configurations`` have the value."""
+    """The mean score of the configurations with this value minus that of the others, in points per question.
+
+    ``configurations`` is how many have the value; ``difference`` has a 95% interval.
+    """
 
     key: str
     value: Any
@@ -29,15 +31,16 @@ class Effect:
     @property
     def found(self) -> bool:
         """Whether the interval excludes 0."""
-        return not self.difference.low <= 0 <= self.difference.high
+        return _excludes_zero(self.difference)
 
 
 @dataclass(frozen=True)
 class Best:
-    """The configuration that was best on one half of the questions (``chosen``), and what it does on the other.
+    """The configuration that was best on one half of the questions, and its mean score on each half.
 
-    ``reported`` is the number to quote. ``same``: the numbers of the others whose difference from it on the
-    reporting half has an interval with 0 in it, so that they are not told apart from it.
+    ``chosen`` is its score on the half that chose it; ``reported``, on the other half, is the number to quote.
+    ``same`` has the numbers of the rows that do not differ from it on the reporting half: the 95% interval of the
+    paired difference includes 0.
     """
 
     row: Row
@@ -47,17 +50,20 @@ class Best:
 
 
 def ranked(rows: Sequence[Row]) -> list[Row]:
-    """The rows by mean score, best first; equal ones by number, and those without any score last."""
+    """The rows by mean score, best first; ties by number, and rows without a score last."""
     return sorted(rows, key=lambda row: (-row["mean"]["value"] if row["mean"] else np.inf, row["number"]))
 
 
 def swept(rows: Sequence[Row]) -> list[str]:
-    """The keys in which the rows' configurations differ."""
+    """The keys in which the configurations of the rows differ."""
     return [key for key in rows[0]["configuration"] if len({repr(row["configuration"][key]) for row in rows}) > 1]
 
 
 def scores(rows: Sequence[Row]) -> np.ndarray:
-    """Scores (rows, questions), each +1, 0 or -1; NaN for an error. ValueError for rows of different questions."""
+    """Scores (rows, questions): +1, 0 or -1, and NaN for an error.
+
+    Raises ValueError if there are no rows, or if they have different questions.
+    """
     if not rows:
         raise ValueError("There are no rows: run the sweep first.")
     questions = list(rows[0]["outcomes"])
@@ -70,11 +76,11 @@ def scores(rows: Sequence[Row]) -> np.ndarray:
 
 
 def main_effects(rows: Sequence[Row]) -> list[Effect]:
-    """For every swept value, the configurations with it against those with another, in the order of the keys.
+    """For every swept value, the configurations with it against those with another value, in the order of the keys.
 
-    The interval is over questions (paired: each question's mean over the one set less that over the other). In a
-    grid the sets differ in nothing else; in a zip they may differ in other keys too. Questions on which every
-    configuration of a set failed are left out. Equal differences have an interval too: see ``_interval_of``.
+    The interval is over questions, paired: the mean of each question over one set minus that over the other. In a
+    grid the sets differ in nothing else; in a zip they can differ in other keys too. A question is left out if every
+    configuration of a set failed on it. Raises ValueError as ``scores`` does.
     """
     table = scores(rows)
     found = []
@@ -82,49 +88,66 @@ def main_effects(rows: Sequence[Row]) -> list[Effect]:
         values = [row["configuration"][key] for row in rows]
         for value in dict.fromkeys(values):
             mask = np.array([v == value for v in values])
-            difference = _means(table[mask]) - _means(table[~mask])
-            difference = difference[~np.isnan(difference)]
+            difference = _without_nan(_means(table[mask]) - _means(table[~mask]))
             if difference.size:
-                found.append(Effect(key, value, int(mask.sum()), _interval_of(difference)))
+                found.append(Effect(key, value, int(mask.sum()), _interval(difference)))
     return found
 
 
 def best_on_heldout(rows: Sequence[Row], seed: int = 0) -> Best:
-    """Choose the best on one half of the questions and report it on the other, so that luck is not counted twice.
+    """Choose the best configuration on one half of the questions and report its score on the other.
 
-    The halves are drawn by a hash of seed and question id, each with half of the positives and of the negatives; of
-    equal configurations the first is chosen. TooFewQuestions, a ValueError, where a half has no question that the
-    best, or any configuration, has a score on.
+    The score on the half that chose it is too high on average, since luck helped to choose it. A hash of ``seed`` and
+    question id draws the halves; each has half of the questions with an answer and half of those without. Of equal
+    configurations the first is chosen.
+
+    Raises TooFewQuestions, a ValueError, if no configuration has a score on the choosing half, or the best none on
+    the other; ValueError as ``scores`` does.
     """
     table = scores(rows)
-    first = _half(rows[0], seed)
-    means = _means(table[:, first].T)
-    if np.isnan(means).all() or first.all():
+    half = _half(rows[0], seed)
+    means = _means(table[:, half].T)
+    if np.isnan(means).all() or half.all():
         raise TooFewQuestions(
             "There are too few scored questions for one half to choose the best and the other to report it: ask two "
             "or more."
         )
     best = int(np.nanargmax(means))
-    other = table[:, ~first]
+    if np.isnan(table[best, ~half]).all():
+        raise TooFewQuestions(
+            f"Run {rows[best]['number']}, the best on one half, has no scored question on the other: ask more, or "
+            "again."
+        )
     same = []
     for i, row in enumerate(rows):
-        difference = other[best] - other[i]
-        difference = difference[~np.isnan(difference)]
-        if i != best and difference.size and _touches_zero(difference):
+        difference = _without_nan(table[best, ~half] - table[i, ~half])
+        if i != best and difference.size and not _excludes_zero(_interval(difference)):
             same.append(row["number"])
-    return Best(rows[best], _interval(rows[best], first), _interval(rows[best], ~first), tuple(same))
+    return Best(rows[best], _mean_on(rows[best], half), _mean_on(rows[best], ~half), tuple(same))
 
 
-def _touches_zero(difference: np.ndarray) -> bool:
-    interval = _interval_of(difference)
-    return interval.low <= 0 <= interval.high
+def _half(row: Row, seed: int) -> np.ndarray:
+    """Which questions (a mask) are in the choosing half."""
+    ids, answerable = list(row["outcomes"]), set(row["answerable"])
+    order = sorted(ids, key=lambda id_: hashlib.sha256(f"{seed} {id_}".encode()).digest())
+    order.sort(key=lambda id_: id_ not in answerable)
+    chosen = set(order[::2])
+    return np.array([id_ in chosen for id_ in ids])
 
 
-def _interval_of(difference: np.ndarray) -> Interval:
-    """Mean of paired differences, each in [-1, 1], with its 95% interval.
+def _mean_on(row: Row, half: np.ndarray) -> Interval:
+    mean = answer_scores(
+        [outcome for outcome, inside in zip(row["outcomes"].values(), half, strict=True) if inside]
+    ).mean
+    assert mean is not None  # the half has a scored question
+    return mean
 
-    Where all are equal, as that of one question is, a bootstrap interval would have no width. Then it allows for as
-    large a share of other differences as Wilson's bound for 0 of n allows, as ``answer_scores`` does.
+
+def _interval(difference: np.ndarray) -> Interval:
+    """The mean of paired differences, each in [-1, 1], with its 95% interval.
+
+    If all are equal (one question, say), a bootstrap interval would have no width. The interval then allows for the
+    share of other differences that the upper Wilson bound of 0 in n allows, as in ``answer_scores``.
     """
     if np.ptp(difference) > 1e-9:  # not 0: means of equal scores may differ by rounding
         return bootstrap_ci(difference)
@@ -132,27 +155,15 @@ def _interval_of(difference: np.ndarray) -> Interval:
     return Interval(value, value - others * (value + 1), value + others * (1 - value), difference.size)
 
 
+def _excludes_zero(interval: Interval) -> bool:
+    return not interval.low <= 0 <= interval.high
+
+
+def _without_nan(values: np.ndarray) -> np.ndarray:
+    return values[~np.isnan(values)]
+
+
 def _means(table: np.ndarray) -> np.ndarray:
-    """Means of the columns over what is not NaN; NaN for a column with nothing else."""
+    """Means of the columns without NaN; NaN for a column with nothing else."""
     counts = (~np.isnan(table)).sum(axis=0)
     return np.where(counts, np.nansum(table, axis=0) / np.maximum(counts, 1), np.nan)
-
-
-def _half(row: Row, seed: int) -> np.ndarray:
-    """Which questions are in the first half."""
-    ids = list(row["outcomes"])
-    answerable = set(row["answerable"])
-    order = sorted(ids, key=lambda id_: hashlib.sha256(f"{seed} {id_}".encode()).digest())
-    order = [id_ for id_ in order if id_ in answerable] + [id_ for id_ in order if id_ not in answerable]
-    chosen = set(order[::2])
-    return np.array([id_ in chosen for id_ in ids])
-
-
-def _interval(row: Row, half: np.ndarray) -> Interval:
-    outcomes = [outcome for outcome, inside in zip(row["outcomes"].values(), half, strict=True) if inside]
-    mean = answer_scores(outcomes).mean if outcomes else None
-    if mean is None:
-        raise TooFewQuestions(
-            f"Run {row['number']}, the best on one half, has no scored question on the other: ask more, or again."
-        )
-    return mean

@@ -72,12 +72,6 @@ def _unpaid(value: str) -> str:
     return value
 
 
-def _strategy(value: str) -> str:
-    if value not in CHUNKERS:
-        raise ValueError(f"it should be one of {', '.join(CHUNKERS)}")
-    return value
-
-
 def _mode(value: Any) -> Any:
     return parse_mode(value) if isinstance(value, bool) else value
 
@@ -103,7 +97,7 @@ class SweepConfig(BaseModel):
 
     embedding_model: LocalName = "minilm"
     embedding_late: bool = False
-    chunking_strategy: Annotated[str, AfterValidator(_strategy)] = "by_paragraphs"
+    chunking_strategy: Literal[*CHUNKERS] = "by_paragraphs"  # type: ignore[valid-type]
     chunking_chunk_size: PositiveInt | None = Field(
         default_factory=lambda data: inspect.signature(CHUNKERS[data["chunking_strategy"]]).parameters["size"].default
     )

@@ -28,7 +28,7 @@ from rag_lab.retrieval.contextual import add_heading_context, generate_contexts
 from rag_lab.retrieval.dense import DenseIndex, dense_retriever
 from rag_lab.retrieval.fusion import fused_retriever
 from rag_lab.storage import cached_array, cached_json, content_key
-from rag_lab.sweeps.config import DEPTH, SweepConfig
+from rag_lab.sweeps.config import DEPTH, KEYS, MODELS, SweepConfig
 from rag_lab.types import Chunk, Document, Hit, Question, Retriever
 
 # Raise this when a change in the package changes any row, completion, vector or ranking.
@@ -46,9 +46,13 @@ def _library_versions() -> list[str]:
     return [metadata.version(library) for library in _LIBRARIES]
 
 
-def model_identity(name: str) -> Any:
-    """What tells a model, local or paid, from another of the same name."""
-    return ClaudeLLM(name).name if is_paid(name) else hub.model_identity(name)
+def model_identities(config: SweepConfig, *keys: str) -> list[Any]:
+    """What tells the models under these keys, local or paid, from others of the same name."""
+    names = {getattr(config, KEYS[key]) for key in keys}
+    if "query_likelihood" in names:
+        names.add("smollm2")
+    models = sorted(names.difference(*MODELS.values()))
+    return [ClaudeLLM(name).name if is_paid(name) else hub.model_identity(name) for name in models]
 
 
 def folder() -> Path:
@@ -134,15 +138,12 @@ def retrieved(
     documents: Sequence[Document], questions: Sequence[Question], config: SweepConfig, chunks: list[Chunk]
 ) -> list[list[Hit]]:
     """The first ``DEPTH`` hits for each question, from disk if they were found before."""
-    method, rerank, late = config.retrieval_method, config.retrieval_rerank, config.embedding_late
     key = content_key(
         versions(),
-        [method, rerank, late],
-        hub.model_identity(config.embedding_model) if method != "bm25" or rerank == "max_sim" else "",
-        hub.model_identity("smollm2") if rerank == "query_likelihood" else "",
-        hub.model_identity(rerank) if rerank not in ("none", "max_sim", "query_likelihood") else "",
+        [config.retrieval_method, config.retrieval_rerank, config.embedding_late],
+        model_identities(config, "embedding.model", "retrieval.rerank"),
         [[chunk.id, chunk.contextual_text, chunk.start] for chunk in chunks],
-        [document.text for document in documents] if late else "",
+        [document.text for document in documents] if config.embedding_late else "",
         [question.text for question in questions],
     )
 
@@ -171,7 +172,7 @@ def _retriever(documents: Sequence[Document], config: SweepConfig, chunks: list[
 def _vectors(documents: Sequence[Document], config: SweepConfig, chunks: list[Chunk]) -> Vectors:
     key = content_key(
         versions(),
-        hub.model_identity(config.embedding_model),
+        model_identities(config, "embedding.model"),
         [document.text for document in documents] if config.embedding_late else "",
         [[c.doc_id, c.start, c.end] if config.embedding_late else c.contextual_text for c in chunks],
     )

@@ -31,15 +31,11 @@ from rag_lab.prompting.build import Message, build_prompt, order_for_long_contex
 from rag_lab.prompting.templates import assign_sources
 from rag_lab.results import interval_fields
 from rag_lab.retrieval.contextual import context_prompt
-from rag_lab.storage import Store, append_jsonl, content_key, jsonl_bytes, read_jsonl, write_atomic
+from rag_lab.storage import append_jsonl, cached_json, content_key, jsonl_bytes, read_jsonl, write_atomic
 from rag_lab.sweeps import index
 from rag_lab.sweeps.config import DEFAULT, KEYS, MODELS, NOT_EXTRACTIVE, Sweep, SweepConfig, load_sweep
 from rag_lab.types import Chunk, Hit, Question, Retriever
 
-ORDERS: dict[str, Callable[[Sequence[Chunk]], Sequence[Chunk]]] = {
-    "ranked": list,
-    "long_context": order_for_long_context,
-}
 CONTEXT_TOKENS = 200  # the most that Claude may write as the context of a chunk
 
 Key = TypeVar("Key")
@@ -111,17 +107,14 @@ def run_sweep(
 
 def row_key(sweep: Sweep, config: SweepConfig) -> str:
     """A hash of everything that shapes the row: settings, data, prompt, history, models, versions of the code."""
-    named = {getattr(config, KEYS[key]) for key in MODELS if key != "context.model" or config.context_method == "llm"}
-    if config.retrieval_rerank == "query_likelihood":
-        named.add("smollm2")
-    models = sorted(named.difference(*MODELS.values()))
+    keys = [key for key in MODELS if key != "context.model" or config.context_method == "llm"]
     return content_key(
         config.settings(),
         [asdict(document) for document in sweep.documents],
         [asdict(question) for question in sweep.questions],
         asdict(sweep.templates[config.prompt_system_prompt_path]),
         _history(sweep, config),
-        [index.model_identity(name) for name in models],
+        index.model_identities(config, *keys),
         index.versions(),
     )
 
@@ -180,7 +173,6 @@ def _answered(
         config = sweep.configurations[number - 1]
         groups.setdefault(config.index, {})[number] = config
     paid = {key for key, group in groups.items() if any(c.pays_for_context for c in group.values())}
-    store = Store(index.folder() / "completions.jsonl")
     done: dict[str, Completion | CallFailed] = {}
     for chosen, workers in ((groups.keys() - paid, executor), (paid, None)):
         jobs = {
@@ -191,7 +183,7 @@ def _answered(
         with contextlib.closing(_each(prepare_group, jobs, workers)) as finished:
             for index_key, prepared in finished:
                 for options, prompts in _new_prompts(groups[index_key].values(), prepared, done).items():
-                    done |= _completed(*options, prompts, store, executor)
+                    done |= _completed(*options, prompts, executor)
                 for number, items in zip(groups[index_key], prepared, strict=True):
                     answers = zip(items, sweep.questions, strict=True)
                     yield number, [_result(item, done.get(key), question) for (key, item), question in answers]
@@ -227,33 +219,25 @@ def _each(
 
 
 def _completed(
-    model: str,
-    max_tokens: int,
-    temperature: float,
-    prompts: Mapping[str, Prompt],
-    store: Store,
-    executor: Executor | None,
+    model: str, max_tokens: int, temperature: float, prompts: Mapping[str, Prompt], executor: Executor | None
 ) -> dict[str, Completion | CallFailed]:
-    """What the model writes to each prompt, by key. A local model's completions are stored as they come."""
+    """What the model writes to each prompt, by key."""
     if is_paid(model):  # in this process, whose spending cap it is under; each response is recorded
         outcomes = index.load_llm(model).complete_many(list(prompts.values()), max_tokens, temperature)
         return dict(zip(prompts, outcomes, strict=True))
-    known = {key: record for key in prompts if (record := store.get(key))}
-    done: dict[str, Completion | CallFailed] = {
-        key: Completion(record["text"], Usage(**record["usage"]), record["stop_reason"])
-        for key, record in known.items()
-    }
-    jobs = {key: (model, max_tokens, temperature, prompt) for key, prompt in prompts.items() if key not in done}
-    for key, completion in _each(complete_prompt, jobs, executor):
-        store.put(key, asdict(completion))
-        done[key] = completion
-    return done
+    jobs = {key: (key, model, max_tokens, temperature, prompt) for key, prompt in prompts.items()}
+    return dict(_each(complete_prompt, jobs, executor))
 
 
-def complete_prompt(model: str, max_tokens: int, temperature: float, prompt: Prompt) -> Completion:
-    """What a local model writes to a prompt. Runs in a worker."""
-    with index.one_thread():
-        return index.load_llm(model).complete(prompt, max_tokens=max_tokens, temperature=temperature)
+def complete_prompt(key: str, model: str, max_tokens: int, temperature: float, prompt: Prompt) -> Completion:
+    """What a local model writes to a prompt, from disk if it is there. Runs in a worker."""
+
+    def write() -> dict[str, Any]:
+        with index.one_thread():
+            return asdict(index.load_llm(model).complete(prompt, max_tokens=max_tokens, temperature=temperature))
+
+    record = cached_json("sweeps/completions", key, write)
+    return Completion(record["text"], Usage(**record["usage"]), record["stop_reason"])
 
 
 def prepare_group(group: Sweep) -> list[Items]:
@@ -278,7 +262,7 @@ def _prompt_key(config: SweepConfig, item: Prepared | Result) -> str:
     if isinstance(item, Result) or item.prompt is None:
         return ""
     options = (config.llm_temperature, config.llm_max_tokens)
-    return content_key(index.versions(), index.model_identity(config.llm_model), options, asdict(item.prompt))
+    return content_key(index.versions(), index.model_identities(config, "llm.model"), options, asdict(item.prompt))
 
 
 def _prepared(group: Sweep, config: SweepConfig, chunks: list[Chunk]) -> list[Prepared | Result]:
@@ -304,7 +288,7 @@ def _prepared(group: Sweep, config: SweepConfig, chunks: list[Chunk]) -> list[Pr
             k,
             threshold=config.retrieval_threshold,
             clean=config.clean_context_instructions,
-            order=ORDERS[config.prompt_order],
+            order=order_for_long_context if config.prompt_order == "long_context" else list,
             history=_history(group, config),
             template=group.templates[config.prompt_system_prompt_path],
             max_tokens=config.llm_max_tokens,

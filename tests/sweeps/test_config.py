@@ -102,7 +102,7 @@ REFUSED = [
     ("fixed: {retrieval.top_k: 2.5}", f"retrieval.top_k is 2.5; {NUMBER}"),
     (
         "fixed: {chunking.strategy: by_lines}",
-        "chunking.strategy is 'by_lines'; it should be one of raw, by_words,",
+        "chunking.strategy is 'by_lines'; it should be 'raw', 'by_words',",
     ),
     ("fixed: {chunking.chunk_size: 0}", "chunking.chunk_size is 0; it should be greater than 0"),
     (
