@@ -14,7 +14,7 @@ import numpy as np
 from rag_lab.answering.abstention import NO_PASSAGE
 from rag_lab.answering.trace import Answer, Trace
 from rag_lab.citations.quotes import QuoteCheck
-from rag_lab.citations.validation import report, validate_citations
+from rag_lab.citations.validation import build_report, validate_citations
 from rag_lab.models.encoder import Encoder, Vectors
 from rag_lab.prompting.build import REFUSAL
 from rag_lab.prompting.citation_markers import Citation
@@ -105,7 +105,7 @@ class ExtractiveReader:
         else:
             text, citations = _cited(best)
             quotes = tuple(QuoteCheck(s.source.id, s.text, "found", (s.start, s.end)) for s in best)
-            checked = report(text, citations, (), sources)
+            checked = build_report(text, citations, (), sources)
             seconds["check"] = time.perf_counter() - times[2]
             return Answer(text, "answered", sources, checked, trace, quotes)
         return Answer(REFUSAL, "refused", sources, validate_citations(REFUSAL, sources), trace, (), reason)

@@ -1,6 +1,6 @@
-"""Claude's own Citations: sources as documents of a request, and the cited blocks of a response in our report.
+"""Claude's Citations feature: sources as documents of a request, and the cited blocks of a response as a report.
 
-https://platform.claude.com/docs/en/build-with-claude/citations has the feature; the shapes are the SDK's.
+https://platform.claude.com/docs/en/build-with-claude/citations describes it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rag_lab.citations.quotes import ground_quote
-from rag_lab.citations.validation import CitationReport, report
+from rag_lab.citations.validation import CitationReport, build_report
 from rag_lab.prompting.citation_markers import Citation
 from rag_lab.prompting.templates import Source
 from rag_lab.types import CharSpan
@@ -16,10 +16,10 @@ from rag_lab.types import CharSpan
 
 @dataclass(frozen=True)
 class CitedPlace:
-    """A place in a source that Claude cites, held against our text.
+    """A place in a source that Claude cites, checked against the source's text.
 
-    ``status``: ``exact`` (the location it gave holds the cited text), ``moved`` (the text stands elsewhere, at
-    ``span``), ``absent`` (it does not stand there, ``span`` is None), ``no_such_source``.
+    ``status``: ``exact`` (the cited text is at the given location), ``moved`` (it is elsewhere, at ``span``),
+    ``absent`` (it is not in the source; ``span`` is None), ``no_such_source``.
     """
 
     source_id: str
@@ -30,7 +30,7 @@ class CitedPlace:
 
 @dataclass(frozen=True)
 class ClaudeAnswer:
-    """An answer with a marker behind each cited piece, the report on it, and every place cited, in order."""
+    """An answer with a marker after each cited passage, its report, and all cited places in order."""
 
     text: str
     report: CitationReport
@@ -38,11 +38,11 @@ class ClaudeAnswer:
 
 
 def document_blocks(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """A ``document`` block for each source, in order, with citations on; they go before the question's text block.
+    """A ``document`` block with citations enabled for each source, to put before the question's text block.
 
-    The request is one for ``ClaudeLLM.send``, whose record has the content under ``["response"]["content"]``.
-    Locations in the response then count characters of ``source.text``. Section path and address go to ``context``,
-    which Claude reads and does not cite. The API takes no JSON schema together with citations.
+    Send the request with ``ClaudeLLM.send``, whose record has the content under ``["response"]["content"]``.
+    Locations in the response count characters of ``source.text``. Claude reads section path and address (in
+    ``context``) but does not cite them. The API does not accept a JSON schema together with citations.
     """
     blocks = []
     for source in sources:
@@ -58,20 +58,21 @@ def document_blocks(sources: Sequence[Source]) -> list[dict[str, Any]]:
 
 
 def read_cited_blocks(content: Sequence[Any], sources: Sequence[Source]) -> ClaudeAnswer:
-    """A response's ``content`` (SDK objects or dictionaries) as a text with markers, and the report on it.
+    """A response's ``content`` (SDK objects or dictionaries) as a text with markers, and its report.
 
-    ``sources`` are those of ``document_blocks``, in the same order: documents are cited by their number. A number
-    that no source has becomes an invalid id. Blocks that are not text are left out.
+    ``sources`` are those of ``document_blocks`` in the same order, because documents are cited by number. A number
+    without a source becomes an invalid id. Skips blocks that are not text. Raises ValueError for a citation that
+    names no document, such as one of the web.
     """
     pieces: list[str] = []
     citations: list[Citation] = []
     places: list[CitedPlace] = []
     at = 0
-    for block in map(_fields, content):
+    for block in map(_as_mapping, content):
         if block.get("type", "text") != "text":
             continue
         text = str(block.get("text") or "")
-        found = [_place(_fields(citation), sources) for citation in block.get("citations") or ()]
+        found = [_place(_as_mapping(citation), sources) for citation in block.get("citations") or ()]
         ids = tuple(dict.fromkeys(place.source_id for place in found))
         if ids:
             said = text.rstrip()
@@ -83,10 +84,10 @@ def read_cited_blocks(content: Sequence[Any], sources: Sequence[Source]) -> Clau
         pieces.append(text)
         at += len(text)
     answer = "".join(pieces)
-    return ClaudeAnswer(answer, report(answer, citations, (), sources), tuple(places))
+    return ClaudeAnswer(answer, build_report(answer, citations, (), sources), tuple(places))
 
 
-def _fields(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else vars(value)
 
 
@@ -94,7 +95,7 @@ def _place(citation: Mapping[str, Any], sources: Sequence[Source]) -> CitedPlace
     number = citation.get("document_index", citation.get("search_result_index"))
     if not isinstance(number, int):
         kind = citation.get("type")
-        raise ValueError(f"A citation of type {kind!r} names no document of the request; only those can be checked.")
+        raise ValueError(f"A citation of type {kind!r} names no document of the request, so it cannot be checked.")
     cited = str(citation.get("cited_text") or "")
     if not 0 <= number < len(sources):
         return CitedPlace(f"S{number + 1}", cited, "no_such_source")

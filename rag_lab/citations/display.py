@@ -1,4 +1,4 @@
-"""An answer in a notebook: markers that link to their passages, and whatever the checks found wrong."""
+"""An answer in a notebook, with markers that link to their passages and the problems that the checks found."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
@@ -13,8 +13,8 @@ from rag_lab.prompting.templates import Source
 from rag_lab.text.numbers import Number
 from rag_lab.types import CharSpan
 
-# Warnings carry a sign and words, never colour alone. The passages stay hidden where a page drops the style sheet:
-# JupyterLab, of a notebook that is not trusted, drops it and "hidden" too, and keeps "style".
+# Warnings have a sign and words, never colour alone. Passages stay hidden without the style sheet: for an untrusted
+# notebook, JupyterLab drops it and "hidden", but keeps "style".
 _STYLE = """<style>
 .rag-lab-answer .answer, .rag-lab-answer .passage { white-space: pre-wrap; }
 .rag-lab-answer .warning { border-bottom: 2px dashed currentColor; font-style: italic; }
@@ -35,7 +35,7 @@ _QUOTES = {
 
 @dataclass(frozen=True, repr=False)
 class AnswerView:
-    """An answer with its checks, as HTML (what a notebook shows) and as plain text (what ``print`` shows)."""
+    """An answer with its checks, as HTML (shown by a notebook) and as plain text (shown by ``print``)."""
 
     html: str
     plain: str
@@ -53,12 +53,12 @@ def show_answer(
     quotes: Sequence[QuoteCheck] = (),
     numbers: Iterable[tuple[CitedSentence, Sequence[Number]]] = (),
 ) -> AnswerView:
-    """What a notebook shows of ``answer``: its markers as links, the cited passages on hover and in a list below.
+    """``answer`` with its markers as links; the cited passages appear on hover and in a list below.
 
-    ``report`` is that of ``validate_citations``, ``quotes`` of ``check_quotes`` (found ones are highlighted in their
-    passages, others named), ``numbers`` of ``check_numbers``. What reads as a marker and is none of the report's
-    stands in words quoted from a passage, and is told to be no citation. Unknown ids, sentences without a source,
-    missing quotes and numbers are marked with a sign and in words. Everything from models and documents is escaped.
+    ``report`` comes from ``validate_citations``, ``quotes`` from ``check_quotes`` (found ones are highlighted in the
+    passages, others listed), ``numbers`` from ``check_numbers``. A marker that is not in the report belongs to a quote
+    and is labelled "no citation". Unknown ids, uncited sentences, missing quotes and numbers get a sign and words.
+    Everything from models and documents is escaped.
     """
     known = {source.id: source for source in report.sources}
     warnings = [
@@ -67,9 +67,8 @@ def show_answer(
         for number in found
     ]
     uncited = [(sentence.end, sentence.end, "no source") for sentence in report.uncited if not sentence.invalid_ids]
-    page = (
-        "rag-lab-" + hashlib.sha256(repr((answer, [(s.id, s.text) for s in report.sources])).encode()).hexdigest()[:8]
-    )
+    content = repr((answer, [(source.id, source.text) for source in report.sources]))
+    page = "rag-lab-" + hashlib.sha256(content.encode()).hexdigest()[:8]
     highlights = {id_: [check.span for check in quotes if check.source_id == id_ and check.span] for id_ in known}
 
     def html_marker(citation: Citation) -> str:
@@ -108,14 +107,14 @@ def _annotated(
     write_marker: Callable[[Citation], str],
     write_warning: Callable[[str, str], str],
 ) -> str:
-    """The answer with its markers and the ranges warned of written as given, everything else by ``write``."""
+    """The answer with its markers and its ranges with warnings formatted, everything else written by ``write``."""
     places = [(c.start, c.end, write_marker(c)) for c in citations]
     quoted = set(find_citations(answer)) - set(citations)
     places += [(c.start, c.end, write(f"{c.text} (no citation)")) for c in quoted]
     places += [(start, end, write_warning(answer[start:end], why)) for start, end, why in warnings]
     pieces, last = [], 0
     for start, end, written in sorted(places):
-        if start < last:  # a number in a quoted marker
+        if start < last:  # a number inside a quoted marker
             continue
         pieces += [write(answer[last:start]), written]
         last = end
@@ -160,7 +159,7 @@ def _heading(source: Source) -> str:
 
 
 def _highlighted(text: str, spans: Sequence[CharSpan]) -> str:
-    """The text with a mark around what the spans cover together."""
+    """The text with a mark around each stretch that the spans cover."""
     pieces, last = [], 0
     for start, end in sorted(spans):
         start = max(start, last)

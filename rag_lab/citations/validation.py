@@ -1,7 +1,4 @@
-"""Which sources an answer cites, sentence by sentence, for a whole answer and for one that is being written.
-
-The checks of quotes (``grounding``) and numbers (``numbers``) are offered here too.
-"""
+"""Which sources an answer cites, sentence by sentence, for a complete answer and for one that is being written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +13,10 @@ from rag_lab.types import CharSpan
 
 @dataclass(frozen=True)
 class CitedSentence:
-    """One sentence of an answer, ``answer[start:end]`` with the markers behind it, and the ids it carries.
+    """A sentence of an answer, ``answer[start:end]`` including the markers after it, and the ids it cites.
 
-    ``claim`` is the same text with its markers blanked out, so that offsets in it are offsets from ``start``. ``ids``
-    holds those of given sources, ``invalid_ids`` the others; each once, in their order.
+    ``claim`` is the same text with spaces for the markers, so offsets in it count from ``start``. ``ids`` are ids of
+    given sources, ``invalid_ids`` the others; each once, in order.
     """
 
     start: int
@@ -33,9 +30,9 @@ class CitedSentence:
 class CitationReport:
     """What an answer cites. ``sources``: the cited ones, in the order of their first citation.
 
-    ``invalid_ids``: cited ids that no given source has. ``uncited``: the sentences that cite no given source, so
-    their number is ``len(uncited)``; a sentence with invalid ids only is one of them. ``coverage``: the share of
-    sentences that do cite one, in [0, 1], and 0 where there is no sentence. ``citations``: every marker.
+    ``invalid_ids``: cited ids that no given source has. ``uncited``: the sentences that cite no given source,
+    including those with invalid ids only. ``coverage``: the share of sentences that cite a given source, in [0, 1];
+    0 if there is no sentence. ``citations``: every marker.
     """
 
     sources: tuple[Source, ...]
@@ -47,17 +44,17 @@ class CitationReport:
 
     @property
     def cited_ids(self) -> tuple[str, ...]:
-        """Every id cited, valid or not, in the order of the first citation."""
+        """All cited ids, valid or not, in the order of their first citation."""
         return tuple(dict.fromkeys(id_ for citation in self.citations for id_ in citation.ids))
 
 
 def validate_citations(answer: str, sources: Sequence[Source]) -> CitationReport:
-    """What ``answer`` cites of ``sources``, whose ids are S1, S2 …; ValueError where two share an id.
+    """Which of ``sources`` (their ids are S1, S2 …) ``answer`` cites. Raises ValueError if two share an id.
 
-    Markers are read as ``markers.MarkerScanner`` says. A marker belongs to the sentence it stands in, and one between
-    two sentences to the first, if they are on the same line. Headings, fenced code, lines without a word, beginnings
-    of lists ("… are:"), and what the prompt has the model say of an answer that the sources lack claim nothing and
-    are no sentences here. Linear in the length of the answer.
+    ``MarkerScanner`` finds the markers. A marker belongs to the sentence it is in; one between two sentences belongs
+    to the first, unless it begins the second's line. Text that makes no claim is not a sentence here: headings,
+    fenced code, lines without a word, introductions of lists ("… are:"), and what the prompt tells the model to say
+    if the sources lack the answer. Takes time linear in the length of the answer.
     """
     stream = CitationStream(sources)
     stream.feed(answer)
@@ -66,9 +63,9 @@ def validate_citations(answer: str, sources: Sequence[Source]) -> CitationReport
 
 
 def check_numbers(report: CitationReport) -> list[tuple[CitedSentence, list[Number]]]:
-    """The sentences with unsupported numbers, each held against all that it cites, titles and sections included.
+    """The sentences with numbers that none of their cited sources has, in text, title or section path.
 
-    Offsets of the numbers count from the sentence's ``start``. Sentences that cite nothing are not checked.
+    Offsets of the numbers count from the sentence's ``start``. Sentences without citations are not checked.
     """
     texts = {source.id: "\n".join([source.title, *source.section_path, source.text]) for source in report.sources}
     checked = [
@@ -80,52 +77,52 @@ def check_numbers(report: CitationReport) -> list[tuple[CitedSentence, list[Numb
 
 
 class CitationStream:
-    """The events of an answer while it is being written, and in the end the report of ``validate_citations``.
+    """The events of an answer while it is being written, and at the end the report of ``validate_citations``.
 
-    ``feed`` returns text and citations that are certain, in order; their texts joined are the answer. It holds back
-    a marker that is not finished, and one that the next character may show to be a link ("[S1](…").
+    ``feed`` returns text and citations that are certain, in order; their joined texts are the answer. It holds back
+    an incomplete marker, and one that the next character may turn into a link ("[S1](…").
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self._sources = _by_id(sources)
+        _by_id(sources)
+        self._sources = sources
         self._scanner = MarkerScanner()
         self._deltas: list[str] = []
         self._report: CitationReport | None = None
 
     def feed(self, delta: str) -> list[MarkerEvent]:
-        """What has become certain; RuntimeError after ``close``."""
+        """The events that are certain now. Raises RuntimeError after ``close``."""
         if self._report:
-            raise RuntimeError("This CitationStream is closed: make a new one for the next answer.")
+            raise RuntimeError("This CitationStream is closed; make a new one for the next answer.")
         self._deltas.append(delta)
         return self._scanner.feed(delta)
 
     def close(self) -> list[MarkerEvent]:
-        """The rest of the events; the answer is complete, or broken off. Closing twice does nothing."""
+        """The remaining events; the answer is complete or interrupted. A second call does nothing."""
         if self._report:
             return []
         events = self._scanner.close()
         answer = "".join(self._deltas)
-        self._report = report(answer, self._scanner.citations, self._scanner.fences, list(self._sources.values()))
+        self._report = build_report(answer, self._scanner.citations, self._scanner.fences, self._sources)
         return events
 
     @property
     def report(self) -> CitationReport:
-        """The report on all that was fed; RuntimeError before ``close``."""
+        """The report on the answer. Raises RuntimeError before ``close``."""
         if self._report is None:
-            raise RuntimeError("The report is there after close().")
+            raise RuntimeError("There is no report yet; call close() after the last delta.")
         return self._report
 
 
-def report(
+def build_report(
     answer: str, citations: Sequence[Citation], fences: Sequence[CharSpan], sources: Sequence[Source]
 ) -> CitationReport:
-    """The report on an answer whose markers (``citations``) and fenced code (``fences``) are known, both in order."""
+    """The report on an answer with known markers (``citations``) and ranges of fenced code, both in order."""
     known = _by_id(sources)
     blank = blanked(answer, [(citation.start, citation.end) for citation in citations])
-    spans = [span for span in _trimmed(blanked(blank, fences)) if _claims(blank[slice(*span)])]
-    carried = _carried(answer, citations, spans)
+    spans = [span for span in _stripped_sentences(blanked(blank, fences)) if _needs_citation(blank[slice(*span)])]
     found = []
-    for (start, end), own in zip(spans, carried, strict=True):
+    for (start, end), own in zip(spans, _citations_by_sentence(answer, citations, spans), strict=True):
         end = max([end, *(citation.end for citation in own)])
         start = min([start, *(citation.start for citation in own)])
         ids = dict.fromkeys(id_ for citation in own for id_ in citation.ids)
@@ -152,7 +149,7 @@ def _by_id(sources: Sequence[Source]) -> dict[str, Source]:
 
 
 def blanked(text: str, spans: Sequence[CharSpan]) -> str:
-    """``text`` with spaces for what lies in ``spans``, line ends kept: offsets stay as they are."""
+    """``text`` with spaces in place of ``spans``, except for line ends; offsets stay the same."""
     pieces, last = [], 0
     for start, end in spans:
         pieces += [text[last:start], "".join("\n" if c == "\n" else " " for c in text[start:end])]
@@ -160,8 +157,7 @@ def blanked(text: str, spans: Sequence[CharSpan]) -> str:
     return "".join([*pieces, text[last:]])
 
 
-def _trimmed(text: str) -> list[CharSpan]:
-    """Sentences without white space around them."""
+def _stripped_sentences(text: str) -> list[CharSpan]:
     found = []
     for start, end in sentences(text, 0, len(text)):
         piece = text[start:end]
@@ -170,29 +166,30 @@ def _trimmed(text: str) -> list[CharSpan]:
     return found
 
 
-def _claims(sentence: str) -> bool:
-    """Whether a sentence says something that wants a source."""
+def _needs_citation(sentence: str) -> bool:
+    """Whether the sentence makes a claim that needs a citation."""
     has_word = any(map(str.isalnum, sentence))
     return has_word and not sentence.startswith(("#", REFUSAL, MISSING)) and not sentence.endswith((":", "："))
 
 
-def _carried(answer: str, citations: Sequence[Citation], spans: Sequence[CharSpan]) -> list[list[Citation]]:
-    """The citations of each sentence. Both are in order, so one walk over them will do."""
-    carried: list[list[Citation]] = [[] for _ in spans]
+def _citations_by_sentence(
+    answer: str, citations: Sequence[Citation], spans: Sequence[CharSpan]
+) -> list[list[Citation]]:
+    """The citations of each sentence, in one pass, since both are in order."""
+    found: list[list[Citation]] = [[] for _ in spans]
     following = 0  # the first sentence that ends after the citation begins
-    for citation in citations:
+    for citation in citations if spans else ():
         while following < len(spans) and spans[following][1] <= citation.start:
             following += 1
-        if following < len(spans) and spans[following][0] <= citation.start:
-            carried[following].append(citation)
-        elif following and (following == len(spans) or not _opens_line(answer, citation, spans, following)):
-            carried[following - 1].append(citation)
-        elif following < len(spans):
-            carried[following].append(citation)
-    return carried
+        between = following == len(spans) or spans[following][0] > citation.start
+        belongs_before = following and between and not _opens_line(answer, citation, spans, following)
+        found[following - 1 if belongs_before else following].append(citation)
+    return found
 
 
 def _opens_line(answer: str, citation: Citation, spans: Sequence[CharSpan], following: int) -> bool:
-    """Whether a citation between two sentences begins the line of the second: "…\\n[S1] Dogs are allowed."."""
-    line_ends_before = "\n" in answer[spans[following - 1][1] : citation.start]
-    return line_ends_before and "\n" not in answer[citation.end : spans[following][0]]
+    """Whether a citation after sentence ``following - 1`` begins the line of the next: "…\\n[S1] Dogs may come."."""
+    if following == len(spans):
+        return False
+    new_line = "\n" in answer[spans[following - 1][1] : citation.start]
+    return new_line and "\n" not in answer[citation.end : spans[following][0]]

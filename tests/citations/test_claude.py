@@ -60,7 +60,7 @@ def test_cited_blocks_become_markers_and_a_report() -> None:
     assert (again.sentences, again.coverage) == (answer.report.sentences, answer.report.coverage)
 
 
-def test_locations_are_held_against_our_text() -> None:
+def test_locations_are_checked_against_the_source() -> None:
     content = [
         text("a", place(0, 20, 33, "Cats are not.")),  # right: 18 characters, an emoji that counts one, a space
         text("b", place(0, 21, 34, "Cats are not.")),  # counted in UTF-16
@@ -106,12 +106,12 @@ def test_other_kinds_of_locations_are_checked_by_their_text() -> None:
     assert [(p.status, p.span) for p in answer.places] == [("moved", (20, 33)), ("absent", None), ("moved", (0, 17))]
 
 
-def test_a_citation_of_the_web_is_refused() -> None:
+def test_a_citation_of_the_web_raises() -> None:
     web = {"type": "web_search_result_location", "cited_text": "x", "url": "https://example.org"}
     with pytest.raises(ValueError, match="'web_search_result_location' names no document"):
         read_cited_blocks([text("a", web)], GIVEN)
 
 
-def test_blocks_that_are_not_text_are_left_out() -> None:
+def test_blocks_that_are_not_text_are_skipped() -> None:
     answer = read_cited_blocks([{"type": "thinking", "thinking": "hm"}, text("Dogs.")], GIVEN)
     assert (answer.text, answer.places) == ("Dogs.", ())

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rag_lab.citations.display import AnswerView, show_answer
 from rag_lab.citations.quotes import check_quotes
-from rag_lab.citations.validation import check_numbers, report, validate_citations
+from rag_lab.citations.validation import build_report, check_numbers, validate_citations
 from rag_lab.prompting.citation_markers import Citation
 from tests.support.cited_sources import sources
 
@@ -76,7 +76,7 @@ def test_the_quote_is_highlighted_in_its_passage() -> None:
     assert page.marked == ["may come on Fridays", " only, if"] * 2
 
 
-def test_what_is_wrong_is_said_in_words() -> None:
+def test_problems_are_named_in_words() -> None:
     shown = view(
         "Dogs are allowed [S9]. Staff get 30 days [S1]. Cats are not.",
         ["Staff get 20 days."],
@@ -103,10 +103,10 @@ def test_what_is_wrong_is_said_in_words() -> None:
     )
 
 
-def test_a_marker_in_quoted_words_is_told_from_a_citation() -> None:
+def test_a_marker_in_quoted_words_is_not_a_citation() -> None:
     given = sources("Dogs may come, see [S2].", "Cats stay.")
     text = "Dogs may come, see [S2]. [S1]"
-    shown = show_answer(text, report(text, [Citation(25, 29, "[S1]", ("S1",))], (), given))
+    shown = show_answer(text, build_report(text, [Citation(25, 29, "[S1]", ("S1",))], (), given))
     assert repr(shown).splitlines()[0] == "Dogs may come, see [S2] (no citation). [S1]"
     page = Page(shown.html)
     assert page.text.startswith("Dogs may come, see [S2] (no citation). [S1]")

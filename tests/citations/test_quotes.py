@@ -1,4 +1,4 @@
-"""Quotes and where they stand. Every expected range is the text between ‹ and › of the hand-marked passage."""
+"""Quotes and their ranges. Every expected range is the text between ‹ and › of the hand-marked passage."""
 
 import re
 import unicodedata
@@ -98,7 +98,7 @@ def test_a_quote_is_found_exactly(quote: str, passage: str) -> None:
         ("Dogs are allowed", ""),
     ],
 )
-def test_what_the_text_does_not_say_is_not_found(quote: str, text: str) -> None:
+def test_a_quote_that_is_not_in_the_text_is_not_found(quote: str, text: str) -> None:
     assert ground_quote(quote, text) is None
 
 
@@ -150,7 +150,7 @@ def test_three_words_are_enough(quote: str) -> None:
     assert not too_short(quote)
 
 
-def test_quotes_are_held_against_the_source_they_name() -> None:
+def test_quotes_are_checked_against_the_source_they_name() -> None:
     given = sources("Dogs are allowed on Fridays.", "Cats must stay at home.")
     quotes = [("S2", "Cats must stay"), ("S1", "Cats must stay"), ("S9", "Cats must stay"), ("S1", "Dogs")]
     assert check_quotes(quotes, given) == [
@@ -161,7 +161,7 @@ def test_quotes_are_held_against_the_source_they_name() -> None:
     ]
 
 
-def test_more_than_ten_parts_are_refused() -> None:
+def test_more_than_ten_parts_are_not_found() -> None:
     text = " ".join(f"word{i} stays" for i in range(11))
     parts = [f"word{i} stays" for i in range(11)]
     assert ground_quote(" … ".join(parts[:10]), text) is not None

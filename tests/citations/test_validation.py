@@ -94,7 +94,7 @@ def test_a_marker_belongs_to_the_claim_it_follows(answer: str, expected: list[tu
         f"{MISSING} whether cats are allowed.",
     ],
 )
-def test_what_claims_nothing_is_no_sentence(answer: str) -> None:
+def test_text_without_a_claim_is_not_a_sentence(answer: str) -> None:
     report = validate_citations(answer, THREE)
     assert (report.sentences, report.uncited, report.coverage) == ((), (), 0.0)
 
@@ -139,16 +139,16 @@ def test_a_marker_cut_into_pieces_is_one_event() -> None:
     assert report == validate_citations("Dogs are allowed [S1]. Cats [S9]", THREE)
 
 
-def test_a_stream_that_breaks_off_has_its_report_too() -> None:
+def test_an_interrupted_stream_has_a_report() -> None:
     events, report = streamed(["Dogs are allowed [S1]. Cats are [S"])
     assert events[-1] == TextDelta(". Cats are [S") or events[-1] == TextDelta("[S")
     assert report == validate_citations("Dogs are allowed [S1]. Cats are [S", THREE)
     assert report.coverage == 0.5
 
 
-def test_a_stream_says_when_it_is_used_out_of_order() -> None:
+def test_calls_out_of_order_raise() -> None:
     stream = CitationStream(THREE)
-    with pytest.raises(RuntimeError, match="after close"):
+    with pytest.raises(RuntimeError, match="call close"):
         _ = stream.report
     stream.feed("Dogs")
     assert stream.close() == []
