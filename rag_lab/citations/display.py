@@ -56,8 +56,8 @@ def show_answer(
     """``answer`` with its markers as links; the cited passages appear on hover and in a list below.
 
     ``report`` comes from ``validate_citations``, ``quotes`` from ``check_quotes`` (found ones are highlighted in the
-    passages, others listed), ``numbers`` from ``check_numbers``. A marker that is not in the report belongs to a quote
-    and is labelled "no citation". Unknown ids, uncited sentences, missing quotes and numbers get a sign and words.
+    passages, others listed), ``numbers`` from ``check_numbers``. A marker that is not in the report is part of a quote,
+    labelled "no citation". Unknown ids, uncited sentences, missing quotes and numbers get a sign and words.
     Everything from models and documents is escaped.
     """
     known = {source.id: source for source in report.sources}
