@@ -1,4 +1,4 @@
-"""From passages to a prompt: sources with ids, a layout, real turns of history, and a budget kept to the token."""
+"""Build prompts from passages: sources with ids, a layout, history as turns, and an exact token budget."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from rag_lab.prompting.templates import Source, Template, assign_sources, fill, 
 from rag_lab.prompting.token_budget import Dropped, select
 from rag_lab.types import Chunk, Document
 
-# The forms that data/prompts/strong.txt asks for, by which a refusal and a partial answer are told.
+# data/prompts/strong.txt requests these forms; they mark a refusal and a partial answer.
 REFUSAL = "The sources do not answer this."
 MISSING = "Not in the sources:"
 
@@ -25,15 +25,15 @@ def build_prompt(
     template: Template | None = None,
     query_aware: bool = False,
 ) -> Prompt:
-    """Instructions in the system part, ``history`` as turns, then one user turn: sources first, question last.
+    """System instructions, ``history`` as turns, then one user turn: sources first, question last.
 
-    ``template`` is by default the ``sources`` layout (see ``load_template``). ``query_aware`` puts the question
-    before the sources too (Liu et al. 2023, section 4.2). History is oldest first; what stands before its first
-    message of the user is left out, since models expect the user to begin. ValueError for a blank question or
-    another role.
+    ``template`` defaults to the ``sources`` layout (see ``load_template``). ``query_aware`` also puts the question
+    before the sources (Liu et al. 2023, section 4.2). History is oldest first; messages before the first user message
+    are dropped, because models expect the user to begin. Raises ValueError if the question is blank or a role is
+    neither user nor assistant.
     """
     if not question.strip():
-        raise ValueError("The question is blank: ask something.")
+        raise ValueError("The question is blank; ask something.")
     template = template or load_template()
     before = fill(template.question_before, {"question": question}) if query_aware else ""
     message = (
@@ -52,13 +52,13 @@ def _from_user(history: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def order_for_long_context(ranked: Sequence[Item]) -> list[Item]:
-    """The strongest at the edges, the weakest in the middle: [1, 2, 3, 4, 5] becomes [1, 3, 5, 4, 2]."""
+    """Put the best at the edges and the worst in the middle: [1, 2, 3, 4, 5] becomes [1, 3, 5, 4, 2]."""
     return [*ranked[::2], *reversed(ranked[1::2])]
 
 
 @dataclass(frozen=True)
 class FittedPrompt:
-    """A prompt of ``tokens`` tokens, at most the budget; its sources, the passages dropped, the history kept."""
+    """A prompt within the budget, its ``tokens`` and sources, the dropped passages and the kept history."""
 
     prompt: Prompt
     tokens: int
@@ -79,12 +79,12 @@ def fit_prompt(
     findings: Sequence[Finding] = (),
     query_aware: bool = False,
 ) -> FittedPrompt:
-    """The prompt with as many of the ranked ``chunks`` as fit, and never a token more than ``budget_tokens``.
+    """The prompt with as many of the ranked ``chunks`` as fit; it never exceeds ``budget_tokens``.
 
-    The budget is for the whole prompt, so a model's window less its longest answer; ``count_prompt_tokens`` is the
-    model's own (``LocalLLM`` or ``ClaudeLLM``), and every prompt considered is counted as it would be sent, ordered
-    by ``order`` (such as ``order_for_long_context``). History may take half of what system, layout and question
-    leave; its oldest messages go first. ValueError where these alone are over the budget.
+    The budget is for the whole prompt: the model's window minus the longest answer. ``count_prompt_tokens`` is the
+    model's own, and counts each candidate prompt as it would be sent, with passages in the ``order`` of, for example,
+    ``order_for_long_context``. History gets at most half of what system prompt, layout and question leave; its oldest
+    messages are dropped first. Raises ValueError if these three alone exceed the budget.
     """
     template = template or load_template()
 
@@ -94,8 +94,8 @@ def fit_prompt(
     bare = count_prompt_tokens(prompt((), ()))
     if bare > budget_tokens:
         raise ValueError(
-            f"The prompt has {bare} tokens before any source is in it, the budget {budget_tokens}: shorten the "
-            "question or the system prompt, or raise the budget."
+            f"The prompt has {bare} tokens without any source, the budget is {budget_tokens}; shorten the question "
+            "or the system prompt, or raise the budget."
         )
     turns = _from_user(history)
     while turns and count_prompt_tokens(prompt((), turns)) > bare + (budget_tokens - bare) // 2:

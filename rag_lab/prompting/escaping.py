@@ -1,4 +1,4 @@
-"""Keeping a source's text inside its wrapper: whatever could be read as one of the wrapper's marks is neutralised."""
+"""Keep a source's text inside its wrapper: text that a model could read as part of the wrapper is escaped."""
 
 import functools
 import re
@@ -10,22 +10,21 @@ import yaml
 from rag_lab import settings
 
 _REFERENCE = re.compile(r"&#x([0-9a-f]{2,5});")
-_SIGNS = set('&<[:"')  # what a reference may stand for, look-alikes included
-# Default-ignorable characters (Unicode Standard, section 5.21) of a category other than Cf and Mn.
+_SIGNS = set('&<[:"')  # what a reference may encode, besides their look-alikes
+# Default-ignorable characters (Unicode Standard, section 5.21) that are not in category Cf or Mn.
 _IGNORABLE = "\u115f\u1160\u3164\uffa0"
 _STROKES = str.maketrans("l1|0", "iiio")
 _WORD_AND_SIGN = re.compile(r"(\n?)(\w+) ?([\[:])")
 
 
 def escape(text: str, markers: Iterable[str], brackets: Iterable[int] = ()) -> str:
-    """``text`` with the first sign of everything that reads as a marker written as a character reference.
+    """``text`` with the first sign of everything that reads as a marker replaced by a character reference.
 
-    A marker is the name of a tag (``source``: stops ``<source``, ``</source`` and the like), or a word and a sign
-    (``Document [``, ``Question:``; with a line break before it, only where it begins a line). Case, white space,
-    invisible characters, accents, compatibility forms and look-alike characters make no difference to what reads as
-    a marker. ``brackets``: offsets of more ``[``, or look-alikes of it, to write so. Nothing else changes, but for
-    ``&`` before what looks like such a reference, so that ``unescape`` gives the text back exactly. Linear in the
-    length of the text.
+    A marker is the name of a tag (``source`` escapes ``<source``, ``</source`` and the like), or a word and a sign
+    (``Document [``, ``Question:``; with a line break before it, only at the start of a line). Case, white space,
+    invisible characters, accents, compatibility forms and look-alikes are ignored. ``brackets``: offsets of further
+    ``[``, or look-alikes of it, to escape. Nothing else changes, except ``&`` before text that looks like such a
+    reference, so ``unescape`` restores the text exactly. Takes linear time.
     """
     places = {match.start() for match in _REFERENCE.finditer(text) if _referred(match) is not None} | set(brackets)
     folded, origins = _fold(text)
@@ -39,18 +38,18 @@ def escape(text: str, markers: Iterable[str], brackets: Iterable[int] = ()) -> s
 
 
 def unescape(text: str) -> str:
-    """The original of an escaped text, or of a quote from one."""
+    """Undo ``escape``, for a whole text or a quote from one."""
     return _REFERENCE.sub(lambda match: _referred(match) or match[0], text)
 
 
 def _referred(match: re.Match[str]) -> str | None:
-    """The sign that a reference stands for; None where ``escape`` writes no such reference."""
+    """The sign that a reference encodes; None if ``escape`` never writes this reference."""
     character = chr(int(match[1], 16))
     return character if plain_latin(character) in _SIGNS else None
 
 
 def escape_field(text: str, markers: Iterable[str], in_tag: bool) -> str:
-    """A title, address or date on one line. ``in_tag``: in an attribute or element, where ``& < > "`` go too."""
+    """Escape a title, address or date, on one line. ``in_tag``: also ``& < > "``, for an attribute or element."""
     text = " ".join(text.split())
     if not in_tag:
         return escape(text, markers)
@@ -61,20 +60,20 @@ def escape_field(text: str, markers: Iterable[str], in_tag: bool) -> str:
 
 
 def normal(text: str) -> str:
-    """Compatibility decomposition, case folding, no accents, vowel points or invisible characters, plain spaces.
+    """Decomposed (NFKD), case folded, with plain spaces, without accents, vowel points or invisible characters.
 
-    For matching words in any script (in Persian the zero-width non-joiner goes too); offsets do not survive.
+    For matching words in any script; this drops the zero-width non-joiner of Persian too. Offsets change.
     """
     return "".join(map(_normal_character, text)).replace("\n", " ")
 
 
 def plain_latin(text: str) -> str:
-    """``normal``, with characters that look like Latin letters and common signs as those."""
+    """``normal``, with look-alikes of Latin letters and common signs replaced by those."""
     return "".join(map(_folded_character, text)).replace("\n", " ")
 
 
 def _fold(text: str) -> tuple[str, list[int]]:
-    """The text as a careless reader sees it, and for each of its characters the offset that it comes from."""
+    """The text as a careless reader sees it, and the original offset of each of its characters."""
     folded, origins = [], []
     for i, character in enumerate(text):
         for seen in _folded_character(character).translate(_STROKES):
@@ -106,9 +105,9 @@ def _look_alikes() -> dict[str, str]:
 
 @functools.cache
 def _pattern(markers: tuple[str, ...]) -> re.Pattern[str]:
-    """Finds markers in a folded text; the one group that takes part is the sign to be escaped.
+    """Matches markers in a folded text; the group that matched is the sign to escape.
 
-    White space is allowed between letters, possessively, so that hostile runs of it cost no more than their length.
+    White space between letters matches possessively, so that hostile runs of it take linear time.
     """
     tags, patterns = [], []
     for marker in markers:
@@ -119,7 +118,7 @@ def _pattern(markers: tuple[str, ...]) -> re.Pattern[str]:
         elif re.fullmatch(r"\w+", marker):
             tags.append(_spaced(marker))
         else:
-            raise ValueError(f"The marker {marker!r} is neither the name of a tag nor a word with [ or : after it.")
+            raise ValueError(f"The marker {marker!r} is neither a tag name nor a word followed by [ or :.")
     if tags:
         patterns.append(rf"(<)(?=[\s/!?]*+(?:{'|'.join(tags)})(?!\w))")
     return re.compile("|".join(patterns) or "(?!)")

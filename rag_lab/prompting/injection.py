@@ -1,4 +1,4 @@
-"""Passages that read as instructions to the model: found by pattern and by embedding, then flagged or stripped."""
+"""Find sentences in passages that read as instructions to the model, by pattern and embedding; flag or strip them."""
 
 import functools
 import re
@@ -22,8 +22,8 @@ Mode = Literal["off", "flag", "strip"]
 class Finding:
     """A sentence that reads as an instruction: characters ``start`` to ``end`` (exclusive) of the document's text.
 
-    ``pattern`` is the language whose pattern it matches, or empty; ``similarity`` what the function of that name
-    gives, or 0 where no encoder was given.
+    ``pattern``: the language whose pattern it matches, or "". ``similarity``: as the function of that name computes
+    it, or 0 without an encoder.
     """
 
     doc_id: str
@@ -36,7 +36,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Cleaned:
-    """The passages after ``clean_context_instructions``, and what was found in them."""
+    """The passages after ``clean_context_instructions``, and the sentences that it found."""
 
     chunks: tuple[Chunk, ...]
     findings: tuple[Finding, ...]
@@ -45,12 +45,12 @@ class Cleaned:
 def find_instructions(
     chunks: Sequence[Chunk], encoder: Encoder | None = None, threshold: float | None = None
 ) -> list[Finding]:
-    """Sentences that match a pattern of ``data/injection_detector.yaml``, or are near its instructions.
+    """Sentences that match a pattern of ``data/injection_detector.yaml``, or are similar to its instructions.
 
-    Near is a ``similarity`` of ``threshold`` or more (default: the file's, chosen for MiniLM); without ``encoder``
-    the patterns decide alone. ``data/results/injection_detector.json`` says how often either is right: a wording that
-    the patterns do not know is mostly missed, and with MiniLM the embedding found nothing that they had missed. An
-    instruction cut in two by a chunk's end is not seen whole. It is one guard of several, and never the only one.
+    Similar means a ``similarity`` of at least ``threshold`` (default: the file's, chosen for MiniLM). Without
+    ``encoder`` only patterns count. ``data/results/injection_detector.json`` has the precision and recall: wordings
+    without a pattern are mostly missed, and with MiniLM the embedding found none of these. An instruction that a
+    chunk boundary splits is not seen whole. Use this as one guard of several.
     """
     found = [
         (chunk, start, end)
@@ -69,10 +69,10 @@ def find_instructions(
 
 
 def clean_context_instructions(chunks: Sequence[Chunk], mode: Mode, encoder: Encoder | None = None) -> Cleaned:
-    """``off``: nothing is looked for. ``flag``: sentences are found and left (see ``templates.assign_sources``).
+    """``off``: does nothing. ``flag``: finds the sentences and keeps them (see ``templates.assign_sources``).
 
-    ``strip``: they are cut out; what is left of a chunk becomes chunks of its own, and one of nothing else is gone.
-    ValueError for another mode.
+    ``strip``: cuts them out; the rest of the chunk is split into new chunks; a chunk with nothing left is dropped.
+    Raises ValueError for another mode.
     """
     if parse_mode(mode) == "off":
         return Cleaned(tuple(chunks), ())
@@ -83,13 +83,13 @@ def clean_context_instructions(chunks: Sequence[Chunk], mode: Mode, encoder: Enc
 
 
 def parse_mode(value: str | bool) -> Mode:
-    """A mode as a configuration gives it: by name, or false for ``off`` and true for ``strip``, as YAML reads both.
+    """The mode of a configuration value: a name, or False for ``off`` and True for ``strip``, as YAML reads these.
 
-    ValueError for anything else.
+    Raises ValueError for any other value.
     """
     mode = ("strip" if value else "off") if isinstance(value, bool) else value
     if mode not in get_args(Mode):
-        raise ValueError(f"clean_context_instructions is {mode!r}; it is {', '.join(get_args(Mode))}.")
+        raise ValueError(f"clean_context_instructions is {mode!r}; set it to {', '.join(get_args(Mode))}.")
     return mode  # type: ignore[return-value]
 
 
@@ -105,12 +105,12 @@ def _without(chunk: Chunk, findings: Sequence[Finding]) -> list[Chunk]:
 
 
 def overlaps(finding: Finding, chunk: Chunk) -> bool:
-    """Whether a part of what was found stands in ``chunk``."""
+    """Whether ``chunk`` has a part of the finding."""
     return finding.doc_id == chunk.doc_id and finding.start < chunk.end and chunk.start < finding.end
 
 
 def matching_language(sentence: str) -> str:
-    """The first language of the detector with a pattern that ``sentence`` matches; empty for none."""
+    """The detector's first language with a pattern that ``sentence`` matches; "" if there is none."""
     text, latin = normal(sentence), plain_latin(sentence)
     if latin != text:
         text += f"\n{latin}"
@@ -118,7 +118,7 @@ def matching_language(sentence: str) -> str:
 
 
 def similarity(texts: Sequence[str], encoder: Encoder) -> list[float]:
-    """Each text's highest cosine with the detector's instructions; 0 where an ordinary sentence of it is nearer."""
+    """Each text's highest cosine with the detector's instructions; 0 if one of its ordinary sentences is nearer."""
     vectors = encoder.encode(texts)
     instructions, ordinary = ((vectors @ known.T).max(axis=1) for known in _exemplars(encoder))
     return (instructions * (instructions > ordinary)).tolist()

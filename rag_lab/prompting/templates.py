@@ -1,4 +1,4 @@
-"""Sources, and the layouts (``data/prompts``) that they are written into."""
+"""Sources, and the prompt layouts (``data/prompts``) that contain them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,9 +31,9 @@ _PARTS = {
 
 @dataclass(frozen=True)
 class Source:
-    """A passage with the id that answers cite it by in one request. ``text`` is the original, never the escaped one.
+    """A passage and the id that answers cite it by. ``text`` is the original, never the escaped one.
 
-    ``suspect``: parts of it read as instructions (see ``injection``), and the model is told so.
+    ``suspect``: parts of it read as instructions (see ``injection``); the prompt warns the model.
     """
 
     id: str
@@ -42,35 +42,31 @@ class Source:
 
     @property
     def text(self) -> str:
-        """The passage as it stands in its document."""
         return self.chunk.text
 
     @property
     def title(self) -> str:
-        """The document's title."""
         return self.chunk.title
 
     @property
     def uri(self) -> str:
-        """The document's address."""
         return self.chunk.uri
 
     @property
     def section_path(self) -> tuple[str, ...]:
-        """The headings that the passage stands under, outermost first."""
         return self.chunk.section_path
 
     @property
     def date(self) -> str:
-        """``date`` of the metadata, or nothing."""
+        """``date`` of the metadata, or ""."""
         return str(self.chunk.metadata.get("date") or "")
 
 
 @dataclass(frozen=True)
 class Template:
-    """A layout: the system prompt, and the parts of the user's message in their order (see ``sources.yaml``).
+    """A layout: the system prompt, and the parts of the user's message in order (see ``sources.yaml``).
 
-    ``markers`` are what a source must not be able to write (see ``escaping.escape``).
+    ``markers`` are escaped in sources (see ``escaping.escape``).
     """
 
     name: str
@@ -85,11 +81,11 @@ class Template:
 
 
 def load_template(name: str | Path = "sources", system: str | Path | None = None) -> Template:
-    """A layout of ``data/prompts`` by name (``sources``, ``documents``, ``liu2023``), or a YAML file of your own.
+    """A layout of ``data/prompts`` by name (``sources``, ``documents``, ``liu2023``), or your own YAML file.
 
-    ``system`` is a file with another system prompt than the layout's own, such as ``prompts/weak.txt``. A path is
-    looked for as it is, then in ``data``, then in ``data/prompts``. A byte order mark is left out. FileNotFoundError
-    where there is none; ValueError for a file that is no layout.
+    ``system`` is a file that replaces the layout's system prompt, such as ``prompts/weak.txt``. Paths are searched as
+    given, then in ``data``, then in ``data/prompts``. A byte order mark is dropped. Raises FileNotFoundError if there
+    is no such file, ValueError if it is not a layout.
     """
     path = _find(name, ".yaml")
     try:
@@ -97,19 +93,21 @@ def load_template(name: str | Path = "sources", system: str | Path | None = None
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
     if not isinstance(parts, dict):
-        raise ValueError(f"{path} holds no parts of a layout: copy data/prompts/sources.yaml and change it.")
+        raise ValueError(f"{path} is not a layout; copy data/prompts/sources.yaml and change it.")
     if unknown := set(parts) - {*_PARTS, "system", "markers"}:
-        raise ValueError(f"{path} has {', '.join(sorted(map(str, unknown)))}; a layout has {', '.join(_PARTS)}.")
+        raise ValueError(
+            f"{path} has the key {', '.join(sorted(map(str, unknown)))}; the keys are {', '.join(_PARTS)}."
+        )
     texts = {part: str(parts.get(part) or "") for part in _PARTS}
     for part, fields in _PARTS.items():
         if wrong := set(_FIELD.findall(texts[part])) - fields:
             known = ", ".join(sorted(fields)) or "none"
-            raise ValueError(f"{path}: {part} has no field {min(wrong)!r}; it has {known}.")
+            raise ValueError(f"{path}: {part} has no field {min(wrong)!r}; its fields: {known}.")
     if "{text}" not in texts["source"] or "{question}" not in texts["question"]:
-        raise ValueError(f"{path}: source needs the field {{text}}, and question the field {{question}}.")
+        raise ValueError(f"{path}: source must contain {{text}}, and question {{question}}.")
     tags = re.findall(r"<\s*/?\s*(\w+)", texts["before"] + texts["source"] + texts["after"])
     markers = tuple(dict.fromkeys([*tags, *(parts.get("markers") or ())]))
-    escape("", markers)  # raises for one that cannot be guarded
+    escape("", markers)  # raises if one cannot be escaped
     file = system if system is not None else parts.get("system") and path.parent / parts["system"]
     text = _read(_find(file, ".txt")).strip() if file else ""
     return Template(path.stem, text, **texts, markers=markers)
@@ -128,11 +126,11 @@ def _find(name: str | Path, suffix: str) -> Path:
         if path.is_file():
             return path
     known = ", ".join(sorted(path.stem for path in PROMPTS.glob(f"*{suffix}")))
-    raise FileNotFoundError(f"There is no file {str(name)!r}, and none in data/prompts (which has {known}).")
+    raise FileNotFoundError(f"There is no file {str(name)!r}, and data/prompts has only {known}.")
 
 
 def assign_sources(chunks: Iterable[Chunk], findings: Sequence[Finding] = ()) -> list[Source]:
-    """The chunks as sources S1, S2 … in their order; those with a part of a finding in them are ``suspect``."""
+    """The chunks as sources S1, S2 … in order; those with a part of a finding are ``suspect``."""
     return [
         Source(f"S{number}", chunk, any(overlaps(finding, chunk) for finding in findings))
         for number, chunk in enumerate(chunks, 1)
@@ -140,13 +138,13 @@ def assign_sources(chunks: Iterable[Chunk], findings: Sequence[Finding] = ()) ->
 
 
 def render_sources(sources: Sequence[Source], template: Template) -> str:
-    """The sources' part of the message. What stands in them is escaped; ``escaping.unescape`` gives a text back."""
+    """The message's part with the sources. Their texts are escaped; ``escaping.unescape`` restores them."""
     rendered = (render_source(source, number, template) for number, source in enumerate(sources, 1))
     return template.before + "".join(rendered) + template.after
 
 
 def render_source(source: Source, number: int, template: Template) -> str:
-    """One source's part of the message, as the one of that number (from 1)."""
+    """The message's part with one source; ``number`` counts from 1."""
     in_tag = "<" in template.source
     fields = {
         "id": source.id,
@@ -157,14 +155,14 @@ def render_source(source: Source, number: int, template: Template) -> str:
     }
     values = {name: escape_field(value, template.markers, in_tag) for name, value in fields.items()}
     values |= {"number": str(number), "warning": _WARNING if source.suspect else ""}
-    # A "[S1]" of the text itself, repeated in an answer, would be a citation. "(S1)" stays: it may be a railway line.
+    # An answer that repeats a "[S1]" of the text would cite it. "(S1)" stays: it may be a railway line.
     own = find_citations(source.text) if "{id}" in template.source else []
     values["text"] = escape(source.text, template.markers, [c.start for c in own if c.text[0] not in "(（"])
     return fill(template.source, values)
 
 
 def fill(part: str, values: Mapping[str, str]) -> str:
-    """A part of a layout with its fields filled in once: what a value holds is never read as a field."""
+    """A part of a layout with its fields filled in, in one pass: values are never read as fields."""
 
     def keep(match: re.Match[str]) -> str:
         return match[1] if all(values[name] for name in _FIELD.findall(match[1])) else ""

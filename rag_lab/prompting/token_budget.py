@@ -1,7 +1,4 @@
-"""What fits: the arithmetic of a window, and the choice of passages by the tokens of what is rendered from them.
-
-What a step between retrieval and prompt kept of the passages, what it dropped, and why.
-"""
+"""Token budgets: how many tokens a window leaves for sources, and which passages fit."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +13,7 @@ Rendered = TypeVar("Rendered")
 
 @dataclass(frozen=True)
 class Dropped:
-    """A passage that was left out: by which step (``filter``, ``extract``, ``budget`` …) and why."""
+    """A passage that a step (``filter``, ``extract``, ``budget`` …) dropped, and why."""
 
     chunk: Chunk
     step: str
@@ -25,9 +22,9 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Selection:
-    """What a step kept, in the order it came, what it dropped, and the tokens before and after.
+    """The passages that a step kept, in order, those it dropped, and the tokens before and after.
 
-    ``unverified_quotes``: what a model returned that its passage does not contain.
+    ``unverified_quotes``: texts that a model returned as quotes and that its passage does not contain.
     """
 
     chunks: tuple[Chunk, ...]
@@ -38,29 +35,24 @@ class Selection:
 
     @property
     def tokens_saved(self) -> int:
-        """Tokens that the step took away."""
+        """``tokens_before`` minus ``tokens_after``."""
         return self.tokens_before - self.tokens_after
 
 
 def context_budget(window: int, system: int, history: int, question: int, max_output: int, template: int = 0) -> int:
-    """Tokens left for sources: window - system - history - question - maximum output - template.
+    """Tokens left for sources: window - system - history - question - max_output - template.
 
-    All are tokens; ``template`` is what the layout and the chat format add. A plan, exact only as far as tokens add
-    up: what is sent is counted whole (``prompting.fit_prompt``). ValueError for a negative part, or none left.
+    ``template``: the tokens that layout and chat format add. This is an estimate, because tokens of parts do not add
+    up exactly; ``fit_prompt`` counts the whole prompt. Raises ValueError if a part is negative or nothing is left.
     """
-    parts = {
-        "system": system,
-        "history": history,
-        "question": question,
-        "max_output": max_output,
-        "template": template,
-    }
+    parts = {"system": system, "history": history, "question": question, "max_output": max_output}
+    parts["template"] = template
     if negative := [name for name, tokens in parts.items() if tokens < 0]:
         raise ValueError(f"{negative[0]} is {parts[negative[0]]}; tokens are 0 or more.")
     left = window - sum(parts.values())
     if left < 1:
         used = ", ".join(f"{name} {tokens}" for name, tokens in parts.items())
-        raise ValueError(f"A window of {window} tokens leaves none for sources ({used}): shorten one of these.")
+        raise ValueError(f"A window of {window} tokens leaves none for sources ({used}); shorten one of these.")
     return left
 
 
@@ -70,20 +62,16 @@ def fit_to_budget(
     count_tokens: Callable[[str], int],
     documents: Iterable[Document] = (),
 ) -> list[Chunk]:
-    """The passages that fit when written as sources of the default layout, best first; see ``select``.
+    """The passages that fit as sources of the default layout, best first (see ``select``).
 
-    ``count_tokens`` counts the whole text of the sources with the tokenizer of the model that will read them.
+    ``count_tokens`` counts the rendered sources with the tokenizer of the model that will read them.
     """
     template = load_template()
-    return list(
-        select(
-            chunks,
-            budget_tokens,
-            lambda kept: render_sources(assign_sources(kept), template),
-            count_tokens,
-            documents,
-        ).chunks
-    )
+
+    def render(kept: Sequence[Chunk]) -> str:
+        return render_sources(assign_sources(kept), template)
+
+    return list(select(chunks, budget_tokens, render, count_tokens, documents).chunks)
 
 
 def select(
@@ -93,12 +81,12 @@ def select(
     count_tokens: Callable[[Rendered], int],
     documents: Iterable[Document] = (),
 ) -> Selection:
-    """Go down the ranking and take every chunk with which the whole, rendered, has at most ``budget_tokens``.
+    """Go down the ranking and keep each chunk with which the rendered whole has at most ``budget_tokens``.
 
-    A chunk that does not fit stops nothing: shorter ones after it still may. What is rendered and counted at each
-    step are the passages that ``merge_adjacent`` makes of the chunks taken (``documents`` as there), each in the
-    place of its best chunk, so that an overlap is paid once and no cost is a sum of parts. Where all fit, one count
-    is made, else one a chunk. ValueError where nothing, rendered, is over the budget.
+    After a chunk that does not fit, shorter ones may still fit. Each step renders and counts the passages that
+    ``merge_adjacent`` makes of the kept chunks (with ``documents``), each at the rank of its best chunk, so overlaps
+    count once and counts are exact. Counts once if everything fits, else once per chunk. Raises ValueError if the
+    rendered text without any chunk exceeds the budget.
     """
     documents = tuple(documents)
 
@@ -112,7 +100,7 @@ def select(
         return Selection(tuple(passages), (), before, before)
     passages, after = count(())
     if after > budget_tokens:
-        raise ValueError(f"The budget is {budget_tokens} tokens, but without any source {after} are used: raise it.")
+        raise ValueError(f"The budget is {budget_tokens} tokens, but {after} are used without any source; raise it.")
     taken: list[int] = []
     dropped = []
     for i in everything:
@@ -126,7 +114,7 @@ def select(
 
 
 def _merged(chunks: Sequence[Chunk], taken: Iterable[int], documents: Sequence[Document]) -> list[Chunk]:
-    """The chosen chunks merged; a passage stands where the first of its chunks stands in the ranking."""
+    """The chosen chunks, merged; a passage has the rank of its first chunk in the ranking."""
     chosen = [chunks[i] for i in taken]
 
     def place(passage: Chunk) -> int:

@@ -223,7 +223,7 @@ def test_a_judge_whose_call_failed_is_an_error_with_what_was_retrieved() -> None
         (QUESTION, {"threshold": float("nan")}, "not a number"),
         (QUESTION, {"form": "xml"}, "no form 'xml'"),
         (QUESTION, {"budget_tokens": 1_900}, "1900 tokens and 256 for the answer are more than the 2000"),
-        (QUESTION, {"budget_tokens": 20}, "before any source is in it, the budget 20"),
+        (QUESTION, {"budget_tokens": 20}, "without any source, the budget is 20"),
         (QUESTION, {"clean": "maybe"}, "'maybe'"),
     ],
 )

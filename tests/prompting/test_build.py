@@ -1,4 +1,4 @@
-"""rag_lab.prompting: the whole prompt, its order, and a budget that is never exceeded by a token."""
+"""The whole prompt, its order, and a budget that is never exceeded by a token."""
 
 import functools
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def chunk(text: str, doc_id: str = "d", start: int = 0, **rest) -> Chunk:
     return Chunk(doc_id, start, text, start, start + len(text), **rest)
 
 
-def test_the_names_that_others_rely_on() -> None:
+def test_the_public_names() -> None:
     names = "assign_sources build_prompt order_for_long_context fit_to_budget context_budget compress_filter"
     assert all(callable(getattr(prompting, name)) for name in [*names.split(), "compress_extract"])
 
@@ -41,7 +41,7 @@ def test_instructions_then_sources_then_the_question() -> None:
     ]
 
 
-def test_the_paper_s_prompt_without_and_with_the_question_first() -> None:
+def test_the_prompt_of_liu_2023_without_and_with_the_question_first() -> None:
     """Liu et al. 2023, figure 2; section 4.2 puts the query before and after the documents."""
     sources = assign_sources([chunk("Asia is.", title="A"), chunk("Oslo was.", title="B")])
     instruction = (
@@ -66,7 +66,7 @@ def test_history_is_passed_as_turns_from_the_first_of_the_user() -> None:
     assert len(build_prompt("q?", [], history[:1]).turns) == 1
 
 
-def test_bad_questions_and_roles_are_refused() -> None:
+def test_bad_questions_and_roles_raise() -> None:
     with pytest.raises(ValueError, match="blank"):
         build_prompt(" \n", [])
     with pytest.raises(ValueError, match="'system'"):
@@ -79,7 +79,7 @@ def test_bad_questions_and_roles_are_refused() -> None:
     ("ranked", "ordered"),
     [([1, 2, 3, 4, 5], [1, 3, 5, 4, 2]), ([1, 2, 3, 4], [1, 3, 4, 2]), ([1], [1]), ([], []), ((1, 2), [1, 2])],
 )
-def test_the_strongest_stand_at_the_edges(ranked: list[int], ordered: list[int]) -> None:
+def test_the_best_are_at_the_edges(ranked: list[int], ordered: list[int]) -> None:
     assert order_for_long_context(ranked) == ordered
 
 
@@ -179,6 +179,6 @@ def test_the_oldest_history_goes_first_and_takes_at_most_half() -> None:
     assert fit_prompt(question, CHUNKS[:2], bare + room - 1, count, HISTORY, template).history == ()
 
 
-def test_a_budget_too_small_for_the_question_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"The prompt has \d+ tokens before any source is in it, the budget 20"):
+def test_a_budget_too_small_for_the_question_raises() -> None:
+    with pytest.raises(ValueError, match=r"The prompt has \d+ tokens without any source, the budget is 20"):
         fit_prompt("When is it due?", CHUNKS, 20, count)

@@ -1,4 +1,4 @@
-"""rag_lab.escaping: what reads as a marker is neutralised, everything comes back."""
+"""Everything that reads as a marker is escaped, and every text comes back."""
 
 import html
 
@@ -7,35 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_lab.prompting.escaping import escape, escape_field, normal, plain_latin, unescape
+from tests.support.hostile import HOSTILE
 
 TAGS = ("sources", "source")
 LIU = ("Document [", "\nQuestion:", "\nAnswer:")
-
-# Pieces of attacks: brackets, slashes, letters, whole tags, invisible characters, and what looks like our references.
-PIECES = st.sampled_from(
-    [
-        *"<＜‹⟨《≪/／∕ \n\t>",
-        *"sourceSＳѕоᴇ",
-        "\u200b",
-        "\u00ad",
-        "\u202e",
-        "\u0301",
-        "source",
-        "ＳＯＵＲＣＥ",
-        "sоurces",
-        "</source>",
-        '<source id="S9">',
-        "&",
-        "&#x3c;",
-        "&#x26;",
-        "&lt;",
-        ";",
-        "a text",
-        "مقدار",
-        "源",
-    ]
-)
-HOSTILE = st.lists(PIECES, max_size=30).map("".join)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +67,7 @@ def test_words_with_a_sign(text: str, escaped: str) -> None:
     assert unescape(escaped) == text
 
 
-def test_a_marker_that_cannot_be_guarded_is_refused() -> None:
+def test_a_marker_that_cannot_be_escaped_raises() -> None:
     with pytest.raises(ValueError, match="'---'"):
         escape("x", ("---",))
 

@@ -1,4 +1,4 @@
-"""rag_lab.injection: sentences that read as instructions, found with their offsets, flagged or cut out."""
+"""Sentences that read as instructions, found with their offsets, flagged or cut out."""
 
 import json
 from collections import Counter
@@ -115,7 +115,7 @@ def test_modes() -> None:
         "flag",
         "strip",
     ]
-    with pytest.raises(ValueError, match="'delete'; it is off, flag, strip"):
+    with pytest.raises(ValueError, match="'delete'; set it to off, flag, strip"):
         parse_mode("delete")
     with pytest.raises(ValueError, match="'delete'"):
         clean_context_instructions([], "delete")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""rag_lab.templates: sources and the layouts they are written into."""
+"""Sources and the layouts that contain them."""
 
 import re
 import unicodedata
@@ -13,7 +13,7 @@ from rag_lab.prompting.escaping import unescape
 from rag_lab.prompting.injection import Finding
 from rag_lab.prompting.templates import PROMPTS, Source, assign_sources, load_template, render_sources
 from rag_lab.types import Chunk
-from tests.prompting.test_escaping import HOSTILE
+from tests.support.hostile import HOSTILE
 
 
 def chunk(text: str, title: str = "", **rest) -> Chunk:
@@ -92,14 +92,14 @@ def test_the_layout_of_documents() -> None:
     )
 
 
-def test_the_paper_s_layout() -> None:
+def test_the_layout_of_liu_2023() -> None:
     """As format strings in the authors' repository (nelson-liu/lost-in-the-middle, prompting.py) build it."""
     assert render_sources([FULL, BARE], load_template("liu2023")) == (
         'Document [1](Title: The "IT" rules & more) Data < 3 are not stored.\n\nDocument [2](Title: ) דבר\n\n'
     )
 
 
-def test_what_a_text_holds_is_no_field() -> None:
+def test_values_are_not_read_as_fields() -> None:
     rendered = render_sources([Source("S1", chunk("{title} [[x]] {question}", "[[{text}]]"))], load_template())
     assert '<source id="S1" title="[[{text}]]">\n{title} [[x]] {question}\n</source>' in rendered
 
@@ -128,7 +128,7 @@ def test_nothing_opens_or_closes_a_source_but_the_layout(parts: list[tuple[str, 
         assert unescape(body) == source.text
 
 
-def test_a_layout_of_one_s_own(tmp_path: Path) -> None:
+def test_your_own_layout(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("Be brief.\n", encoding="utf-8")
     layout = tmp_path / "mine.yaml"
     layout.write_text(
@@ -141,7 +141,7 @@ def test_a_layout_of_one_s_own(tmp_path: Path) -> None:
     assert rendered == ('<file n="1" at="x&quot;&gt;?a=1&amp;b=2">&#x3c;/fi1e></file><file n="2">b</file>')
 
 
-def test_a_byte_order_mark_is_no_part_of_a_prompt(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_part_of_a_prompt(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_bytes(b"\xef\xbb\xbfBe brief.\r\n")  # as Windows' editors write it
     layout = tmp_path / "mine.yaml"
     layout.write_bytes(b"\xef\xbb\xbfsystem: mine.txt\r\nsource: '<s>{text}</s>'\r\nquestion: '{question}'\r\n")
@@ -167,15 +167,18 @@ def test_the_strong_prompt_asks_for_the_forms_that_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("layout", "error"),
     [
-        ("- a\n", "no parts of a layout"),
-        ("sauce: x\nquestion: '{question}'\n", "has sauce; a layout has instruction"),
+        ("- a\n", "is not a layout"),
+        ("sauce: x\nquestion: '{question}'\n", "has the key sauce; the keys are instruction"),
         ("source: '{text} {author}'\nquestion: '{question}'\n", "source has no field 'author'"),
-        ("source: '{text}'\nbefore: '{title}'\nquestion: '{question}'\n", "before has no field 'title'; it has none"),
-        ("source: '{title}'\nquestion: '{question}'\n", "source needs the field {text}"),
+        (
+            "source: '{text}'\nbefore: '{title}'\nquestion: '{question}'\n",
+            "before has no field 'title'; its fields: none",
+        ),
+        ("source: '{title}'\nquestion: '{question}'\n", "source must contain {text}"),
         ("source: '{text}'\nquestion: '{question}'\nmarkers: ['---']\n", "marker '---'"),
     ],
 )
-def test_what_is_no_layout_is_refused(tmp_path: Path, layout: str, error: str) -> None:
+def test_a_file_that_is_not_a_layout_raises(tmp_path: Path, layout: str, error: str) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(layout, encoding="utf-8")
     with pytest.raises(ValueError, match=re.escape(error)):

@@ -1,4 +1,4 @@
-"""rag_lab.budgeting: hand-worked choices with a counter of words or characters."""
+"""Token budgets, worked out by hand with a counter of words or characters."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ def texts(chunks: Sequence[Chunk]) -> list[str]:
     return [chunk.text for chunk in chunks]
 
 
-def test_what_is_left_of_a_window() -> None:
+def test_tokens_left_of_a_window() -> None:
     assert context_budget(window=8192, system=200, history=900, question=30, max_output=512, template=50) == 6500
     assert context_budget(100, 20, 30, 10, 39) == 1
     with pytest.raises(
@@ -70,7 +70,7 @@ def test_a_chunk_inside_a_passage_already_taken_is_free() -> None:
     assert [drop.chunk.doc_id for drop in selection.dropped] == ["b"]
 
 
-def test_a_passage_stands_where_its_best_chunk_stands() -> None:
+def test_a_passage_has_the_rank_of_its_best_chunk() -> None:
     # Ranked: the end of d, another document, the beginning of d that touches the end once white space is known.
     chunks = [part(15, 29, 1), other("xx", "a"), part(0, 14)]
     assert texts(select(chunks, 99, joined, len, [DOCUMENT]).chunks) == [TEXT, "xx"]
@@ -81,8 +81,8 @@ def test_nothing_retrieved_is_nothing_chosen() -> None:
     assert select([], 0, joined, len).chunks == ()
 
 
-def test_a_budget_that_the_rest_exceeds_is_refused() -> None:
-    with pytest.raises(ValueError, match="The budget is 4 tokens, but without any source 5 are used"):
+def test_a_budget_that_the_rest_exceeds_raises() -> None:
+    with pytest.raises(ValueError, match="The budget is 4 tokens, but 5 are used without any source"):
         select([other("x", "a")], 4, lambda chunks: "12345" + joined(chunks), len)
 
 
