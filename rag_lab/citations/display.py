@@ -56,7 +56,7 @@ def show_answer(
     """``answer`` with its markers as links; the cited passages appear on hover and in a list below.
 
     ``report`` comes from ``validate_citations``, ``quotes`` from ``check_quotes`` (found ones are highlighted in the
-    passages, others listed), ``numbers`` from ``check_numbers``. A marker that is not in the report is quoted text and
+    passages, others listed), ``numbers`` from ``check_numbers``. A marker outside the report is quoted text, and is
     labelled "no citation". Unknown ids, uncited sentences, missing quotes and numbers get a sign and words.
     Everything from models and documents is escaped.
     """
