@@ -1,12 +1,7 @@
 """Outcomes of answers, accepted answers, and how far two judges agree."""
 
-import pytest
-
-from rag_lab import metrics
 from rag_lab.citations.faithfulness import Judgement
-from rag_lab.evaluation.scoring import agreement, claimed, compare_judges, model_judge, outcome
-from rag_lab.llm.spending import OverBudget
-from rag_lab.llm.structured import InvalidJSON
+from rag_lab.evaluation.scoring import claimed, model_judge, outcome
 from rag_lab.types import Question
 from tests.support.answers import DAYS, NEGATIVE, POSITIVE, answer
 
@@ -30,10 +25,6 @@ def test_markers_are_no_claim() -> None:
     assert claimed(given_answer).split() == ["Hall", "seven", "."]
 
 
-def test_answer_score_is_that_of_metrics() -> None:
-    assert metrics.answer_score is metrics.answer_score
-
-
 def test_a_model_as_judge() -> None:
     asked = []
 
@@ -48,50 +39,3 @@ def test_a_model_as_judge() -> None:
     outcome(answer("", "refused"), POSITIVE, judge)
     outcome(answer("thirty", sources=[DAYS]), NEGATIVE, judge)
     assert len(asked) == 1  # refusals and negatives need no judge
-
-
-def test_judges_compared() -> None:
-    def judge(text: str, question: Question) -> bool:
-        if "?" in text:
-            raise InvalidJSON("none")
-        return "right" in text
-
-    texts = ["28 days right", "28 days right", "28 days", "30 days", "28 days?"]
-    answers = [answer(text, sources=[DAYS]) for text in texts] + [answer("", "refused"), answer("right")]
-    questions = [POSITIVE] * 6 + [NEGATIVE]
-    found = compare_judges(answers, questions, judge)
-    # The four pairs: yes yes, yes yes, yes no, no no. Chance: 3/4 * 2/4 + 1/4 * 2/4 = 1/2; kappa (3/4 - 1/2) / (1/2).
-    assert found.failed == 1
-    assert found.share is not None
-    assert (found.share.value, found.share.n) == (0.75, 4)
-    assert found.kappa is not None
-    assert found.kappa.value == pytest.approx(0.5)
-    assert found.kappa.low < 0.5 < found.kappa.high
-
-
-def test_answers_without_questions_are_refused_before_a_judge_is_asked() -> None:
-    def judge(text: str, question: Question) -> bool:
-        raise AssertionError("nothing is to be paid for")
-
-    with pytest.raises(ValueError, match="1 answers to 2 questions"):
-        compare_judges([answer("28 days", sources=[DAYS])], [POSITIVE, POSITIVE], judge)
-
-
-def test_money_and_bugs_are_no_failed_verdict() -> None:
-    def judge(text: str, question: Question) -> bool:
-        raise OverBudget("the cap")
-
-    with pytest.raises(OverBudget):
-        compare_judges([answer("28 days", sources=[DAYS])], [POSITIVE], judge)
-
-
-def test_kappa_of_a_published_table() -> None:
-    # 20 yes yes, 5 yes no, 10 no yes, 15 no no: agreement 0.7, chance 0.5, kappa 0.4 (the usual textbook example).
-    pairs = [(True, True)] * 20 + [(True, False)] * 5 + [(False, True)] * 10 + [(False, False)] * 15
-    found = agreement(pairs)
-    assert found.share is not None
-    assert found.share.value == 0.7
-    assert found.kappa is not None
-    assert found.kappa.value == pytest.approx(0.4)
-    assert agreement([(True, True)] * 5).kappa is None
-    assert agreement([]).share is None
