@@ -289,7 +289,7 @@ def _anserini(data: RetrievalSet) -> Retriever:
     """BM25 as in Anserini's flat index: title, space and text of each document in one field."""
     texts = [(d.id, f"{d.title} {d.text}") for d in data.documents]
     chunks = [Chunk(id_, 0, text, 0, len(text)) for id_, text in texts]
-    return BM25Index(chunks, "bm25s", "porter", ENGLISH_STOP_WORDS, K1, B).search
+    return BM25Index(chunks, "porter", ENGLISH_STOP_WORDS, K1, B).search
 
 
 def _add_context(

@@ -1,4 +1,4 @@
-"""Scores of a retriever over a set of questions, one value a question so that retrievers can be compared in pairs."""
+"""Scores of a retriever over questions, one value per question, so that retrievers can be compared in pairs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +13,7 @@ from rag_lab.types import Hit, Question, Retriever
 def span_recalls(retriever: Retriever, questions: Sequence[Question], ks: Iterable[int]) -> dict[int, np.ndarray]:
     """For each k, the share of each question's gold characters that the top k chunks cover: arrays (n,) in [0, 1].
 
-    Each question is searched once, at the largest k. ValueError for a question without gold.
+    Each question is searched once, at the largest k. Raises ValueError if a question has no gold.
     """
     ks = sorted(set(ks))
     scores: dict[int, list[float]] = {k: [] for k in ks}
@@ -33,5 +33,5 @@ def dense_span_recalls(
 
 
 def rank_documents(hits: Sequence[Hit]) -> list[str]:
-    """Document ids in the order of their best chunk, each once (how BEIR results of chunked documents are ranked)."""
+    """Document ids by their best chunk, each once: how chunked documents are ranked for BEIR."""
     return list(dict.fromkeys(hit.chunk.doc_id for hit in hits))

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Fusing the rankings of several retrievers."""
 
 import math
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ def reciprocal_rank_fusion(
 ) -> list[Hit]:
     """Fuse rankings by the sum over them of weight / (k + rank) (Cormack, Clarke & Büttcher 2009, who set k = 60).
 
-    Chunks are told apart by id. One that a ranking lacks gets nothing from it; one that it repeats counts once, at
-    its best rank. Equal scores stand in the order in which the rankings first bring them. ValueError for another
-    number of weights than of rankings, a weight that is negative or not finite, or a negative ``k``.
+    Chunks are identified by id. A chunk gets nothing from a ranking without it, and counts once, at its best rank, if
+    it is repeated. Ties are in the order of first appearance. Raises ValueError if there is not one weight per
+    ranking, a weight is negative or not finite, or ``k`` is negative.
     """
     weights = [1.0] * len(rankings) if weights is None else weights
     if len(weights) != len(rankings):
-        raise ValueError(f"there are {len(rankings)} rankings and {len(weights)} weights; give one for each.")
+        raise ValueError(f"There are {len(rankings)} rankings and {len(weights)} weights; give one for each.")
     if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or k < 0:
-        raise ValueError(f"weights {list(weights)} and k {k} must be finite and not negative.")
+        raise ValueError(f"Weights {list(weights)} and k {k} must be finite and not negative.")
     chunks: dict[str, Chunk] = {}
     shares: dict[str, list[float]] = {}
     for ranking, weight in zip(rankings, weights, strict=True):
@@ -37,7 +37,7 @@ def reciprocal_rank_fusion(
 def fused_retriever(
     retrievers: Sequence[Retriever], weights: Sequence[float] | None = None, depth: int = 100
 ) -> Retriever:
-    """The best of several retrievers by reciprocal rank fusion; each is asked for ``depth`` hits, or k if more."""
+    """Several retrievers fused by reciprocal rank; each retrieves ``depth`` hits, or k if that is more."""
 
     def retrieve(question: str, k: int) -> list[Hit]:
         rankings = [retriever(question, max(k, depth)) for retriever in retrievers]

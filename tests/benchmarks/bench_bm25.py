@@ -1,11 +1,10 @@
-"""BM25Index on both engines against the bare engines: CPU seconds to index, ms to search, and how both grow.
+"""BM25Index against rank-bm25 and bm25s: CPU seconds to index, milliseconds to search, and how both grow.
 
 python -m tests.benchmarks.bench_bm25                    about 2 min; sizes may be given: ... bench_bm25 1000 10000
 
-Texts are synthetic: 100 words each, drawn from 50,000 by Zipf's law; 20 queries of 8 words, drawn alike. Bare
-rank-bm25 is BM25Okapi over words split at spaces, which is all the analysis that its own page shows; bare bm25s has
-its own tokenizer; BM25Index runs its whole tokenizer. Each size and engine runs in a process of its own, so that its
-memory can be told.
+Texts are synthetic: 100 words each, drawn from 50,000 by Zipf's law; 20 queries of 8 words, drawn the same way.
+rank-bm25 is BM25Okapi over words split at spaces, as on its own page; bm25s has its own tokenizer; BM25Index runs its
+whole analyzer. Each size and engine runs in a process of its own, to measure its memory.
 """
 
 import functools
@@ -22,7 +21,7 @@ from rag_lab.types import Chunk
 from tests.benchmarks.rows import row
 
 SIZES = (10_000, 100_000)
-ENGINES = ("bare rank-bm25", "rank_bm25", "bare bm25s", "bm25s")
+ENGINES = ("rank-bm25", "bm25s", "BM25Index")
 ROW_SIZES = (1_000, 10_000, 100_000)
 WORDS, QUERIES, VOCABULARY, K = 100, 20, 50_000, 20
 
@@ -42,12 +41,12 @@ def measure(engine: str, size: int) -> tuple[float, float, float]:
     chunks = [Chunk("doc", i, text, 0, len(text)) for i, text in enumerate(texts)]
     before = peak_megabytes()
     began = time.process_time()
-    if engine == "bare rank-bm25":
+    if engine == "rank-bm25":
         okapi = rank_bm25.BM25Okapi([text.split() for text in texts])
 
         def search(query: str) -> object:
             return np.argsort(-okapi.get_scores(query.split()))[:K]
-    elif engine == "bare bm25s":
+    elif engine == "bm25s":
         import bm25s
 
         bare = bm25s.BM25()
@@ -56,7 +55,7 @@ def measure(engine: str, size: int) -> tuple[float, float, float]:
         def search(query: str) -> object:
             return bare.retrieve(bm25s.tokenize([query], show_progress=False), k=K, show_progress=False)
     else:
-        index = BM25Index(chunks, engine)  # type: ignore[arg-type]
+        index = BM25Index(chunks)
 
         def search(query: str) -> object:
             return index.search(query, K)
@@ -88,13 +87,13 @@ def apart(engine: str, size: int) -> list[float]:
 
 
 def rows() -> list[dict]:
-    """Each engine against itself bare, to index and to search, at three sizes."""
+    """BM25Index against each library, to index and to search, at three sizes."""
     found = []
-    for engine, peer in (("rank_bm25", "bare rank-bm25"), ("bm25s", "bare bm25s")):
+    for peer in ("rank-bm25", "bm25s"):
         for what, place, unit in (("index", 0, 1.0), ("a query", 1, 1000.0)):
             for size in ROW_SIZES:
-                ours, theirs = (once(name, size)[place] / unit for name in (engine, peer))
-                found.append(row(f"BM25 ({engine}), {what}", f"{size:,} chunks", ours, peer, theirs))
+                ours, theirs = (once(name, size)[place] / unit for name in ("BM25Index", peer))
+                found.append(row(f"BM25, {what}", f"{size:,} chunks", ours, peer, theirs))
     return found
 
 
