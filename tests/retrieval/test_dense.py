@@ -144,7 +144,7 @@ def test_weights_scale_each_ranking() -> None:
     assert found(hits) == [2, 1]
     assert hits[0].score == pytest.approx(0.2 / 62 + 0.8 / 61)
     for weights in ([1.0], [1.0, 1.0, 1.0], [1.0, -1.0], [1.0, math.nan]):
-        with pytest.raises(ValueError, match="[Ww]eights"):
+        with pytest.raises(ValueError, match=r"[Ww]eights"):
             reciprocal_rank_fusion([ranking(1), ranking(2)], weights=weights)
 
 
