@@ -1,4 +1,4 @@
-"""A language model by its name, local or behind the Messages API."""
+"""A language model by name, local or behind the Messages API."""
 
 from rag_lab import settings
 from rag_lab.llm.claude import ClaudeLLM
@@ -6,14 +6,14 @@ from rag_lab.llm.local import LocalLLM
 
 
 def is_paid(name: str) -> bool:
-    """Whether a name means the Messages API: ``claude-…``, or ``local`` and ``local/…`` for a server of your own."""
+    """Whether ``name`` is served by the Messages API: ``claude-…``; ``local`` and ``local/…`` for your own server."""
     return name.startswith(("claude-", "local/")) or name == "local"
 
 
 def load_llm(name: str | None = None) -> LocalLLM | ClaudeLLM:
-    """The model ``name``, by default ``RAG_LAB_LLM``'s: Claude, or a bundled model, hub id or path for a LocalLLM.
+    """The model ``name``, by default ``RAG_LAB_LLM``: Claude, or a LocalLLM by short name, hub id or path.
 
-    Raises what ``ClaudeLLM`` and ``LocalLLM.load`` do.
+    Raises what ``ClaudeLLM`` and ``LocalLLM.load`` raise.
     """
     name = name or settings.llm_name()
     return ClaudeLLM(name) if is_paid(name) else LocalLLM.load(name)

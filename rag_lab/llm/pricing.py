@@ -1,4 +1,4 @@
-"""What calls to paid models cost: prices, and estimates made before anything is sent."""
+"""What calls to paid models cost: prices, and estimates before anything is sent."""
 
 import functools
 import itertools
@@ -20,8 +20,8 @@ MESSAGE_TOKENS = 16  # added per message in offline counts: roles and separators
 class Price:
     """One model's prices in US dollars per million tokens, and what its API accepts (see ``data/prices.yaml``).
 
-    ``cache_write`` maps how long a beginning is kept (``5m``, ``1h``) to its price; ``storage_hour`` is the price
-    of keeping a million tokens for an hour. ``min_cache_tokens`` is None where unknown.
+    ``cache_write`` maps the lifetime of a cache (``5m``, ``1h``) to its price; ``storage_hour`` is the price of
+    storing a million tokens for an hour. ``min_cache_tokens`` is the shortest prefix that is cached, None if unknown.
     """
 
     model: str
@@ -47,9 +47,9 @@ def _table() -> dict[str, Any]:
 
 @functools.cache
 def price(model: str) -> Price:
-    """The price entry of ``model``; a dated name (``-20251001``) has its family's, ``local/…`` that of ``local``.
+    """The price entry of ``model``; a dated name (``-20251001``) uses its family's, ``local/…`` that of ``local``.
 
-    Raises ValueError for a model without one, saying how to add it.
+    Raises ValueError if the model has none; the message says how to add one.
     """
     models = _table()["models"]
     name = re.sub(r"-\d{8}$", "", model)
@@ -73,30 +73,33 @@ def dollars(
     cache_write: Mapping[str, int] | None = None,
     batch: bool = False,
 ) -> float:
-    """US dollars of one request: uncached input, tokens written to the cache by duration, read from it, output.
+    """US dollars of one request: uncached input, cache reads, output, and cache writes by lifetime.
 
-    A request whose prompt is longer than the model's ``long_prompt`` limit pays the higher rate on every token.
-    Raises ValueError for an unknown model or a cache duration that it does not offer.
+    A request whose prompt is longer than the model's ``long_prompt`` limit pays the higher rate for every token.
+    Raises ValueError if the model is unknown or does not offer a cache lifetime.
     """
     rates = price(model)
-    writes = {kept: tokens for kept, tokens in (cache_write or {}).items() if tokens}
+    writes = {ttl: tokens for ttl, tokens in (cache_write or {}).items() if tokens}
     total = input_tokens * rates.input + cache_read * rates.cache_read + output * rates.output
-    for kept, tokens in writes.items():
-        if kept not in rates.cache_write:
-            offered = ", ".join(rates.cache_write) or "none"
-            raise ValueError(f"{model} has no {kept!r} cache; offered: {offered}.")
-        total += tokens * rates.cache_write[kept]
+    total += sum(tokens * _write_price(rates, ttl) for ttl, tokens in writes.items())
     prompt_tokens = input_tokens + cache_read + sum(writes.values())
     if rates.long_prompt and prompt_tokens > rates.long_prompt["above"]:
         total *= rates.long_prompt["factor"]
     return total / 1e6 * (_table()["batch_factor"] if batch else 1.0)
 
 
-def token_bound(text: str) -> int:
-    """The most tokens that ``text`` can have: its UTF-8 bytes, since a byte-level tokenizer's tokens hold one each.
+def _write_price(rates: Price, ttl: str) -> float:
+    if ttl not in rates.cache_write:
+        offered = ", ".join(rates.cache_write) or "none"
+        raise ValueError(f"{rates.model} has no {ttl!r} cache; offered: {offered}.")
+    return rates.cache_write[ttl]
 
-    Safe in every script, and three to four times Claude's count in English: what decides (the cap, the window, a
-    budget where the API cannot be asked) uses this, estimates of money use ``token_estimate``.
+
+def token_bound(text: str) -> int:
+    """The most tokens that ``text`` can have: its UTF-8 bytes, since each token of a byte-level tokenizer has one.
+
+    It is safe in every script, and three to four times Claude's count in English. Limits use it (the cap, the window,
+    a token budget without the API); estimates of money use ``token_estimate``.
     """
     return len(text.encode("utf-8", "surrogatepass"))
 
@@ -105,12 +108,12 @@ _PIECES = re.compile(r"([A-Z]?[a-z]+|[A-Z]+)|( (?=\S))|(.)", re.DOTALL)
 
 
 def token_estimate(text: str) -> int:
-    """About how many tokens ``text`` has, on the high side, counted offline.
+    """About how many tokens ``text`` has, counted offline and on the high side.
 
-    One for every two ASCII letters of a run (a run ends where case rises), none for a single space before
-    something, one for any other ASCII character, and ``token_bound`` for every other character. English comes
-    out at 1.8 characters a token, where Claude models since 4.7 average 2.5 (platform.claude.com, models
-    overview); strings of random letters can have more tokens than this.
+    One per two ASCII letters of a run (a run ends before an upper-case letter), none for a single space before other
+    text, one per other ASCII character, and ``token_bound`` for every other character. That is 1.8 characters per
+    token of English; Claude models since 4.7 average 2.5 (platform.claude.com, models overview). Strings of random
+    letters can have more tokens than this.
     """
     return sum(
         (len(letters) + 1) // 2 if letters else 0 if space else token_bound(other)
@@ -120,16 +123,16 @@ def token_estimate(text: str) -> int:
 
 @dataclass(frozen=True)
 class Call:
-    """The tokens of one request. Calls with the same ``prefix`` (any name but "") share a cacheable beginning."""
+    """The tokens of one request. Calls with the same ``prefix`` (any name but "") share a cached prefix."""
 
-    tokens: int  # of the prompt, without the shared beginning
+    tokens: int  # of the prompt, without the prefix
     output_tokens: int
     prefix: str = ""
     prefix_tokens: int = 0
 
     @property
     def window(self) -> int:
-        """Tokens of the window that the call may fill: the whole prompt and the output."""
+        """Tokens of the whole prompt and the output."""
         return self.prefix_tokens + self.tokens + self.output_tokens
 
 
@@ -142,10 +145,9 @@ def context_calls(
 ) -> list[Call]:
     """The calls that write a context for every chunk of documents of these lengths, one call per chunk, in order.
 
-    The defaults are the assumptions of Anthropic's "Introducing Contextual Retrieval" (2024). With ``prewarm``
-    each document is first written to the cache by a call of its own that writes nothing, so that every chunk
-    reads it. That is the arithmetic of the published $1.02 per million document tokens; without it (the first
-    chunk's call writes, the others read) the same assumptions give $0.99.
+    The defaults are the assumptions of Anthropic's "Introducing Contextual Retrieval" (2024). With ``prewarm``, a
+    call without output first writes each document to the cache, and every chunk reads it: the arithmetic of the
+    published $1.02 per million document tokens. Without it the first chunk's call writes, the others read: $0.99.
     """
     calls = []
     for number, length in enumerate(document_tokens):
@@ -168,7 +170,7 @@ class Limits:
 
 
 def rate_limits(tier: str = "start") -> Limits:
-    """The published limits of a usage tier in ``data/prices.yaml``. Raises ValueError for an unknown tier."""
+    """The published limits of a usage tier in ``data/prices.yaml``. Raises ValueError if the tier is unknown."""
     tiers = _table()["rate_limits"]
     if tier not in tiers:
         raise ValueError(f"No rate limits are known for tier {tier!r}; known: {', '.join(tiers)}.")
@@ -182,7 +184,7 @@ def usd(amount: float) -> str:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a set of calls would cost. ``minutes`` is the least time that the rate limits and waiting allow."""
+    """What a set of calls would cost. ``minutes`` is the shortest time that rate limits and waiting allow."""
 
     model: str
     requests: int
@@ -217,15 +219,15 @@ def estimate(
 ) -> Estimate:
     """Cost and least duration of ``calls``, made in order, before any is sent.
 
-    ``cache`` is how long beginnings are kept (``5m``, ``1h``; "" for no caching): the first call with a prefix
-    writes it, later ones read it; one under the model's minimum length is not cached. ``hours`` counts only
-    where storage is charged by the hour. ``limits`` and ``seconds_per_call`` (calls with one prefix wait for each
-    other, ``at_once`` prefixes run together) give the minutes; a batch has no such limits. Raises ValueError for
-    an unknown model or a cache duration that it does not offer.
+    ``cache`` is the lifetime of the cache (``5m``, ``1h``; "" for no caching). The first call with a prefix writes
+    it, later ones read it; a prefix under the model's minimum length is not cached. ``hours`` counts only if storage is
+    charged by the hour. ``limits`` and ``seconds_per_call`` (calls with the same prefix wait for each other,
+    ``at_once`` prefixes run in parallel) give the minutes; a batch has no such limits. Raises ValueError if the model
+    is unknown or does not offer the cache lifetime.
     """
     rates = price(model)
-    if cache and cache not in rates.cache_write:
-        raise ValueError(f"{model} has no {cache!r} cache; offered: {', '.join(rates.cache_write) or 'none'}.")
+    if cache:
+        _write_price(rates, cache)
     written: dict[str, int] = {}
     uncached = writes = reads = output = too_short = 0
     total = 0.0
@@ -256,16 +258,11 @@ def estimate(
         longest = max((sum(1 for _ in group) for name, group in groups if name), default=1)
         waits = max(longest, math.ceil(len(calls) / at_once)) if calls else 0
         minutes = max(minutes, waits * seconds_per_call / 60)
-    notes = _notes(rates, too_short, batch)
-    return Estimate(model, len(calls), uncached, writes, reads, output, total, minutes, notes)
-
-
-def _notes(rates: Price, too_short: int, batch: bool) -> tuple[str, ...]:
     notes = [f"prices of {rates.date}" + (f", valid until {rates.until}" if rates.until else "")]
     if too_short:
         notes.append(
-            f"{too_short} beginning(s) are under the {rates.min_cache_tokens:,} tokens that {rates.model} caches"
+            f"{too_short} prefix(es) are under the {rates.min_cache_tokens:,} tokens that {rates.model} caches"
         )
     if batch:
         notes.append("as a batch: half price, results within 24 hours, cache reads not certain")
-    return tuple(notes)
+    return Estimate(model, len(calls), uncached, writes, reads, output, total, minutes, tuple(notes))

@@ -1,4 +1,4 @@
-"""What every language model takes and gives: prompts in blocks, completions, usage."""
+"""The input and output of every language model: prompts in blocks, completions, usage."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ CacheTTL = Literal["", "5m", "1h"]
 
 @dataclass(frozen=True)
 class Block:
-    """A piece of a prompt. ``cache`` marks the end of a beginning worth keeping (5 minutes or 1 hour at Claude)."""
+    """A piece of a prompt. ``cache`` marks the end of a prefix to cache (for 5 minutes or 1 hour at Claude)."""
 
     text: str
     cache: CacheTTL = ""
@@ -24,7 +24,7 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """The blocks' texts, joined with nothing between them."""
+        """The texts of the blocks, concatenated."""
         return "".join(block.text for block in self.blocks)
 
 
@@ -44,7 +44,7 @@ class Prompt:
         Raises ValueError if a role is neither user nor assistant.
         """
         if unknown := [role for role, _ in history if role not in ("user", "assistant")]:
-            raise ValueError(f"role is {unknown[0]!r}; a turn is the user's or the assistant's.")
+            raise ValueError(f"The role {unknown[0]!r} is unknown; it must be user or assistant.")
         turns = [Turn(role, (Block(text),)) for role, text in history]  # type: ignore[arg-type]
         turns.append(Turn("user", (Block(question),)))
         if prefill:
@@ -87,7 +87,7 @@ Stream = Generator[str, None, Completion]
 
 
 def finish(stream: Stream) -> Completion:
-    """Run a model's stream to its end and return the Completion that it ends with."""
+    """Run a model's stream to its end and return its Completion."""
     while True:
         try:
             next(stream)

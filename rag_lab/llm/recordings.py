@@ -1,4 +1,4 @@
-"""Recorded responses of paid models: asked once, kept on disk, replayed where nobody has a key."""
+"""Recorded responses of paid models: each request is sent once, and replayed without a key."""
 
 import datetime
 import functools
@@ -12,7 +12,7 @@ from rag_lab.storage import Store, content_key
 
 
 def folder() -> Path:
-    """The folder to hand out: ``recordings`` in the cache folder."""
+    """``recordings`` in the cache folder: the folder to give to others."""
     return settings.cache_folder() / "recordings"
 
 
@@ -25,21 +25,21 @@ def _open(path: Path) -> Store:
 
 
 def store() -> Store:
-    """The recorded responses. Every user in this process shares one open file."""
+    """The recorded responses. The whole process shares one open file."""
     with _opening:
         return _open(folder() / "responses.jsonl")
 
 
 def key(request: Mapping[str, Any]) -> str:
-    """The name of a request: a hash of everything that shapes its response. API keys are no part of a request."""
+    """The key of a request: a hash of everything that shapes its response. It contains no API key."""
     return content_key(request)
 
 
 def find(request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The recorded response, or None where it must be asked for (mode *live* only).
+    """The recorded response, or None if the request must be sent (mode *live* only).
 
-    Raises RuntimeError in mode *offline*, where only local models run, and LookupError naming the request where
-    mode *replay* has no recording of it.
+    Raises RuntimeError in mode *offline*, in which only local models run, and LookupError in mode *replay* if the
+    request is not recorded.
     """
     mode = settings.mode()
     if mode == "offline":
@@ -49,11 +49,11 @@ def find(request: Mapping[str, Any]) -> dict[str, Any] | None:
         )
     record = store().get(key(request))
     if record is None and mode == "replay":
-        _open.cache_clear()  # the folder may have been copied in since it was opened
+        _open.cache_clear()  # the folder may have been copied here since it was opened
         record = store().get(key(request))
         if record is None:
             raise LookupError(
-                f"No recording of this request to {request['model']}, beginning {first_words(request)!r} (key "
+                f"No recording of the request {first_words(request)!r} to {request['model']} (key "
                 f"{key(request)}) in {folder()}: record it with RAG_LAB_MODE=live, or set RAG_LAB_CACHE to the "
                 "folder that holds `recordings`."
             )

@@ -19,7 +19,7 @@ class OverBudget(RuntimeError):  # noqa: N818
 def max_usd() -> float:
     """``RAG_LAB_MAX_USD``: the most that this process may spend, in US dollars (default 1.00).
 
-    Raises ValueError where it is not a number of at least 0.
+    Raises ValueError if it is not a number of at least 0.
     """
     text = os.environ.get("RAG_LAB_MAX_USD", str(DEFAULT_MAX_USD))
     try:
@@ -32,10 +32,9 @@ def max_usd() -> float:
 
 
 class Budget:
-    """A ledger that threads share. Money is reserved before a call at its worst case and settled afterwards.
+    """A ledger for all threads: the worst case of a call is reserved before it, and the actual cost settled after it.
 
-    ``spent`` is the actual cost in US dollars so far. The cap holds for one process: worker processes have their
-    own.
+    ``spent`` is the actual cost so far in US dollars. The cap is per process: worker processes have their own.
     """
 
     def __init__(self) -> None:
@@ -49,7 +48,7 @@ class Budget:
         return max_usd() - self.spent - self._reserved
 
     def reserve(self, amount: float, what: str) -> None:
-        """Set ``amount`` dollars aside for ``what``. Raises OverBudget, setting nothing aside, at the cap."""
+        """Reserve ``amount`` dollars for ``what``. Raises OverBudget, and reserves nothing, if less is left."""
         with self._lock:
             left = self.left()
             if amount > left + 1e-12:
@@ -60,12 +59,12 @@ class Budget:
             self._reserved += amount
 
     def open_estimate(self, change: int) -> None:
-        """Count a block of ``paid_work`` in (+1) or out (-1)."""
+        """Count that a block of ``paid_work`` begins (+1) or ends (-1)."""
         with self._lock:
             self.open_estimates += change
 
     def settle(self, reserved: float, actual: float) -> None:
-        """Replace what was set aside by what the call cost."""
+        """Replace a reserved amount by what the call cost."""
         with self._lock:
             self._reserved -= reserved
             self.spent += actual
@@ -76,9 +75,9 @@ BUDGET = Budget()
 
 @contextlib.contextmanager
 def paid_work(estimate: Estimate) -> Iterator[None]:
-    """Print ``estimate`` on standard error before the block and, however it ends, what was spent beside it.
+    """Print ``estimate`` on standard error before the block and the actual cost after it, also if it fails.
 
-    Nothing is printed for an estimate of $0, nor inside another such block.
+    Nothing is printed if the estimate is $0, or inside another such block.
     """
     budget = BUDGET
     silent = budget.open_estimates > 0 or not estimate.dollars

@@ -126,12 +126,12 @@ def test_geminis_stored_cache_costs_by_the_hour_and_says_the_date_of_its_prices(
         pricing.estimate("gemini-3.8-flash", pricing.context_calls([8_000]))
 
 
-def test_a_beginning_under_the_minimum_is_paid_in_full_and_said() -> None:
+def test_a_prefix_under_the_minimum_is_paid_in_full_and_noted() -> None:
     # Haiku 4.5 caches from 4,096 tokens on; Haiku 5.5 from 512.
     short = pricing.estimate("claude-haiku-4-5", pricing.context_calls([4_000]))
     assert (short.cache_write_tokens, short.cache_read_tokens) == (0, 0)
     assert short.input_tokens == 5 * (4_000 + 850)
-    assert "5 beginning(s) are under the 4,096 tokens" in str(short)
+    assert "5 prefix(es) are under the 4,096 tokens" in str(short)
     assert pricing.estimate("claude-haiku-5-5", pricing.context_calls([4_000])).cache_read_tokens == 16_000
 
 

@@ -44,7 +44,7 @@ def test_a_recorded_request_is_never_paid_again_and_replays_without_a_server(
     # Everything that shapes an answer makes another request of it, and an unrecorded one is named.
     other = {"max_tokens": 99}, {"schema": {"type": "object"}}
     for arguments in other:
-        with pytest.raises(LookupError, match=r"claude-haiku-5-5, beginning 'one two three' \(key [0-9a-f]{64}\)"):
+        with pytest.raises(LookupError, match=r"'one two three' to claude-haiku-5-5 \(key [0-9a-f]{64}\)"):
             model.complete(prompt, **arguments)  # type: ignore[arg-type]
     with pytest.raises(LookupError, match="claude-sonnet-5-5"):
         claude.ClaudeLLM("claude-sonnet-5-5").complete(prompt)
