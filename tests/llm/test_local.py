@@ -1,7 +1,9 @@
 import math
+from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, Gemma3nTextConfig, GPTNeoConfig, MistralConfig, MptConfig
 
 from rag_lab.llm import generation
 from rag_lab.llm import local as llm_module
@@ -18,17 +20,20 @@ BERLIN = (
 )
 
 
-def about(document: str, question: str, beginning: str = "") -> Prompt:
+HI = Prompt.of("Hi")
+
+
+def about(document: str, question: str, prefill: str = "") -> Prompt:
     turns = [Turn("user", (Block(f"<document>\n{document}\n</document>\n\n", cache="5m"), Block(question)))]
-    return Prompt((*turns, Turn("assistant", (Block(beginning),))) if beginning else tuple(turns))
+    return Prompt((*turns, Turn("assistant", (Block(prefill),))) if prefill else tuple(turns))
 
 
 def ids_of(llm: LocalLLM, prompt: Prompt) -> list[int]:
     """Token ids by transformers alone, for prompts whose texts tokenise alike apart and together."""
     roles = [("system", block.text) for block in prompt.system] + [(turn.role, turn.text) for turn in prompt.turns]
-    beginning = roles.pop()[1] if roles[-1][0] == "assistant" else ""
+    prefill = roles.pop()[1] if roles[-1][0] == "assistant" else ""
     messages = [{"role": role, "content": text} for role, text in roles]
-    text = llm.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) + beginning
+    text = llm.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) + prefill
     return llm.tokenizer(text, add_special_tokens=False).input_ids
 
 
@@ -73,8 +78,8 @@ def test_log_likelihood_is_that_of_a_plain_pass() -> None:
     ):
         ids, answer = ids_of(llm, prompt), llm.tokenizer(continuation, add_special_tokens=False).input_ids
         with torch.inference_mode():
-            chances = llm.model(torch.tensor([ids + answer])).logits[0].double().log_softmax(-1)
-        by_hand = sum(chances[len(ids) - 1 + n, token].item() for n, token in enumerate(answer))
+            log_probabilities = llm.model(torch.tensor([ids + answer])).logits[0].double().log_softmax(-1)
+        by_hand = sum(log_probabilities[len(ids) - 1 + n, token].item() for n, token in enumerate(answer))
         assert llm.log_likelihood(prompt, continuation) == pytest.approx(by_hand, abs=1e-3)
         llm.prefix_cache = False
         assert llm.log_likelihood(prompt, continuation) == pytest.approx(by_hand, abs=1e-4)
@@ -201,18 +206,28 @@ def test_what_does_not_fit_the_window_is_refused_before_it_is_read(monkeypatch: 
         llm.log_likelihood(prompt, "x " * 300)
 
 
-def test_wrong_input_is_refused_in_a_sentence() -> None:
-    llm = smollm2()
-    for call in (llm.stream, llm.complete, lambda text: llm.log_likelihood(text, "x")):
-        with pytest.raises(TypeError, match=r"not str: write Prompt\.of"):
-            call("Hi")
-    for wrong in ({"max_tokens": 0}, {"temperature": -1.0}, {"stop": ("",)}):
-        with pytest.raises(ValueError, match="pass at least 1 token"):
-            llm.stream(Prompt.of("Hi"), **wrong)
-    with pytest.raises(ValueError, match="has no tokens"):
-        llm.log_likelihood(Prompt.of("Hi"), "")
-    with pytest.raises(ValueError, match="argument 2 is shorter"):
-        llm.log_likelihoods([Prompt.of("Hi")], [])
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda llm: llm.stream("Hi"), TypeError, r"not str: write Prompt\.of"),
+        (lambda llm: llm.complete("Hi"), TypeError, r"not str: write Prompt\.of"),
+        (lambda llm: llm.log_likelihood("Hi", "x"), TypeError, r"not str: write Prompt\.of"),
+        (lambda llm: llm.stream(HI, max_tokens=0), ValueError, "pass at least 1 token"),
+        (lambda llm: llm.stream(HI, temperature=-1.0), ValueError, "temperature of at least 0"),
+        (lambda llm: llm.stream(HI, stop=("",)), ValueError, "no empty stop text"),
+        (lambda llm: llm.log_likelihood(HI, ""), ValueError, "has no tokens"),
+        (lambda llm: llm.log_likelihoods([HI], []), ValueError, "argument 2 is shorter"),
+        (lambda llm: next(llm.generate_and_score([HI], [""])), ValueError, "has no tokens"),
+        (lambda llm: next(llm.generate_and_score([HI], ["x " * 9000])), ValueError, "window"),
+        (lambda llm: next(llm.generate_and_score([HI], ["x"], 0)), ValueError, "max_tokens is 0"),
+        (lambda llm: Prompt.of("Which city?", history=[("bot", "Hello")]), ValueError, "'bot'"),
+        (lambda llm: LocalLLM.load("minilm"), ValueError, "minilm is not a language model"),
+    ],
+)
+def test_wrong_input_is_refused_in_a_sentence(call: Any, error: type[Exception], words: str) -> None:
+    """A model without a language head too: weights that a checkpoint lacks would be drawn at random."""
+    with pytest.raises(error, match=words):
+        call(smollm2())
 
 
 def test_tokens_are_counted_without_the_template() -> None:
@@ -233,17 +248,6 @@ def test_a_folder_is_loaded_as_the_short_name_is() -> None:
     assert llm.complete(Prompt.of("What is the capital of France?"), max_tokens=10).text.startswith("The capital")
 
 
-def test_a_model_without_a_language_head_is_refused() -> None:
-    """Weights that a checkpoint lacks would be drawn at random, and the answers with them."""
-    with pytest.raises(ValueError, match="minilm is not a language model"):
-        LocalLLM.load("minilm")
-
-
-def test_a_role_that_no_model_has_is_refused() -> None:
-    with pytest.raises(ValueError, match="'bot'"):
-        Prompt.of("Which city?", history=[("bot", "Hello")])
-
-
 def test_answers_with_likelihoods_are_those_of_each_alone() -> None:
     llm = smollm2()
     prompts = [about(BERLIN, "How many people live there?"), about(BERLIN, "Is it a capital?"), Prompt.of("Say hi.")]
@@ -253,12 +257,6 @@ def test_answers_with_likelihoods_are_those_of_each_alone() -> None:
         alone = llm.complete(prompt, 6, stop=("\n", "."))
         assert (got[i][0].text, got[i][0].stop_reason) == (alone.text, alone.stop_reason)
         assert got[i][1] == pytest.approx(llm.log_likelihood(prompt, text), abs=1e-3)
-    with pytest.raises(ValueError, match="has no tokens"):
-        next(llm.generate_and_score(prompts[:1], [""]))
-    with pytest.raises(ValueError, match="window"):
-        next(llm.generate_and_score(prompts[:1], ["x " * 9000]))
-    with pytest.raises(ValueError, match="max_tokens is 0"):
-        next(llm.generate_and_score(prompts[:1], expected[:1], 0))
 
 
 def test_a_batch_is_as_large_as_its_kv_cache_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,79 +274,64 @@ def test_a_batch_is_as_large_as_its_kv_cache_may_be(monkeypatch: pytest.MonkeyPa
     assert found[0] == found[1] == found[2]
 
 
-def test_a_window_under_another_name() -> None:
-    """MPT, which Liu et al. 2023 measured, calls its window ``max_seq_len``; tiny random weights."""
-    from transformers import MptConfig, MptForCausalLM
-
-    tokenizer = smollm2().tokenizer
-    config = MptConfig(
-        d_model=16, n_heads=2, n_layers=2, vocab_size=len(tokenizer), max_seq_len=96, initializer_range=0.5
-    )
-    torch.manual_seed(0)
-    llm = LocalLLM("tiny", MptForCausalLM(config), tokenizer)
-    assert llm.window == 96
-    assert_as_each_alone(llm)  # it counts distances in columns, so nothing masked out may stand in between
-
-
-def assert_as_each_alone(llm: LocalLLM) -> None:
-    """Answers and likelihoods of a model's shared reading, with expected answers of very unlike length."""
-    prompts = [Prompt.of("Say hi."), Prompt.of("Say no.")]
-    expected = ["yes it is so, my friend of many good years", "no"]
-    rated = list(llm.generate_and_score(prompts, expected, 8))
-    assert sorted(i for i, _, _ in rated) == [0, 1]
-    for i, completion, nats in rated:
-        ids = torch.tensor([chat_tokens(llm.tokenizer, prompts[i]).ids + text_tokens(llm.tokenizer, expected[i])])
-        known = ids.shape[1] - len(text_tokens(llm.tokenizer, expected[i]))
-        with torch.inference_mode():
-            chances = llm.model(ids).logits[0].log_softmax(-1)
-        by_hand = sum(chances[at - 1, ids[0, at]].item() for at in range(known, ids.shape[1]))
-        assert nats == pytest.approx(by_hand, abs=1e-2)
-        assert completion.text == llm.complete(prompts[i], 8).text
-
-
-def test_windows_and_layers_that_share_keys_and_values() -> None:
-    """Windows count columns (Mistral, GPT-Neo's local layers); Gemma 3n's last layers write nothing of their own."""
-    from transformers import (
-        Gemma3nForCausalLM,
-        Gemma3nTextConfig,
-        GPTNeoConfig,
-        GPTNeoForCausalLM,
+VOCABULARY = 49152  # of SmolLM2's tokenizer
+SMALL = {"vocab_size": VOCABULARY, "hidden_size": 32, "initializer_range": 0.5, "eos_token_id": 2}
+LLAMA_LIKE = SMALL | {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
+# Tiny random models that count distances in columns of the KV cache, so masked tokens may not lie in between: ALiBi
+# (MPT, which Liu et al. 2023 measured and whose window has another name), sliding windows (Mistral; "local" in
+# GPT-Neo). The last layers of Gemma 3n write no keys and values of their own.
+CONFIGS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "MPT": (
+        MptConfig,
+        {"d_model": 16, "n_heads": 2, "n_layers": 2, "vocab_size": VOCABULARY, "max_seq_len": 96}
+        | {"initializer_range": 0.5},
+    ),
+    "Mistral": (
         MistralConfig,
-        MistralForCausalLM,
-    )
+        LLAMA_LIKE
+        | {"max_position_embeddings": 96, "intermediate_size": 48, "num_hidden_layers": 2, "sliding_window": 16},
+    ),
+    "GPT-Neo": (
+        GPTNeoConfig,
+        SMALL
+        | {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]], "window_size": 8}
+        | {"max_position_embeddings": 96},
+    ),
+    "Gemma 3n": (
+        Gemma3nTextConfig,
+        LLAMA_LIKE
+        | {"max_position_embeddings": 96, "num_hidden_layers": 4, "intermediate_size": [48] * 4}
+        | {"altup_num_inputs": 2, "num_kv_shared_layers": 2, "layer_types": ["full_attention"] * 4}
+        | {"vocab_size_per_layer_input": VOCABULARY, "hidden_size_per_layer_input": 8, "laurel_rank": 4}
+        | {"activation_sparsity_pattern": [0.0] * 4},
+    ),
+}
 
-    tokenizer = smollm2().tokenizer
-    few = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
-    few |= {"vocab_size": len(tokenizer), "max_position_embeddings": 256, "initializer_range": 0.5}
-    few |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+@pytest.mark.parametrize("chunk", [640, 7])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_other_architectures_answer_as_one_plain_pass_does(
+    name: str, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Expected answers of very unlike length; a prefix that goes to the prefix cache."""
+    monkeypatch.setattr(generation, "PREFILL_CHUNK_TOKENS", chunk)
+    kind, options = CONFIGS[name]
     torch.manual_seed(0)
-    mistral = MistralForCausalLM(MistralConfig(**few, intermediate_size=48, num_hidden_layers=2, sliding_window=16))
-    gemma = Gemma3nForCausalLM(
-        Gemma3nTextConfig(
-            **few,
-            num_hidden_layers=4,
-            intermediate_size=[48] * 4,
-            altup_num_inputs=2,
-            num_kv_shared_layers=2,
-            layer_types=["full_attention"] * 4,
-            vocab_size_per_layer_input=len(tokenizer),
-            hidden_size_per_layer_input=8,
-            laurel_rank=4,
-            activation_sparsity_pattern=[0.0] * 4,
-        )
+    llm = LocalLLM(
+        "tiny", AutoModelForCausalLM.from_config(kind(**options), dtype=torch.float32), smollm2().tokenizer
     )
-    neo = GPTNeoForCausalLM(
-        GPTNeoConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=32,
-            num_layers=2,
-            num_heads=4,
-            attention_types=[[["global", "local"], 1]],
-            window_size=8,
-            max_position_embeddings=256,
-            initializer_range=0.5,
-            eos_token_id=2,
-        )
-    )
-    for name, model in (("mistral", mistral), ("gemma", gemma), ("neo", neo)):
-        assert_as_each_alone(LocalLLM(name, model, tokenizer))
+    assert llm.window == 96
+    prompts = [Prompt((Turn("user", (Block("Say ", cache="5m"), Block(word))),)) for word in ("hi.", "no.")]
+    expected = ["yes it is so, my friend of many good years", "no"]
+    found = {i: (completion.text, nats) for i, completion, nats in llm.generate_and_score(prompts, expected, 8)}
+    for i, (prompt, answer) in enumerate(zip(prompts, expected, strict=True)):
+        ids, answer_ids = chat_tokens(llm.tokenizer, prompt).ids, text_tokens(llm.tokenizer, answer)
+        with torch.inference_mode():
+            log_probabilities = llm.model(torch.tensor([ids + answer_ids])).logits[0].log_softmax(-1)
+            output = list(ids)
+            for _ in range(8):
+                output.append(int(llm.model(torch.tensor([output])).logits[0, -1].argmax()))
+        by_hand = sum(log_probabilities[len(ids) - 1 + n, token].item() for n, token in enumerate(answer_ids))
+        text = llm.tokenizer.decode(output[len(ids) :], skip_special_tokens=True)
+        assert found[i] == (text, pytest.approx(by_hand, abs=1e-2))
+        assert llm.complete(prompt, 8).text == llm.complete_many(prompts, 8)[i].text == text

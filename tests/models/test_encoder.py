@@ -9,28 +9,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tokenizers
 import torch
-import transformers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import decoders, normalizers, pre_tokenizers, processors, trainers
 
 from rag_lab.models import encoder as encoder_module
 from rag_lab.models.encoder import Encoder
 from rag_lab.models.hub import EmbeddingTraits, ModelFiles
 from rag_lab.models.late_chunking import chunk_token_ranges, macro_windows, split_encoding
 from rag_lab.types import Chunk, Document
+from tests.support.tiny_encoders import (
+    KINDS,
+    TRAINING,
+    WORDS,
+    CountingModel,
+    counted,
+    counting_encoder,
+    cut,
+    save_model,
+)
 
-KINDS = ("wordpiece", "byte_level", "unigram")
-TRAINING = [
-    "Berlin is the capital of Germany. It has 3.85 million inhabitants, and its area is 891 km².",
-    "تهران پایتخت ایران است. این شهر بزرگ است.",
-    "ירושלים היא עיר עתיקה. היא בהרים.",
-    "Москва — столица России. Город большой.",
-    "北京是中国的首都。这座城市很大。",
-    "naïve café, 👩‍👩‍👧 and 👍🏽!",
-]
 BERLIN = (
     "Berlin is the capital and largest city of Germany, both by area and by population.",
     "Its more than 3.85 million inhabitants make it the European Union's most populous city, as measured by "
@@ -39,58 +37,6 @@ BERLIN = (
 )
 few_examples = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 texts = st.text(st.sampled_from("abcBI .,\n\t\u200b\x00é´🇩🇪👍🏽👩‍👧北京شهرעיר891²"), max_size=60)
-
-
-def train(kind: str) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
-    """A tokenizer of about 400 tokens and the roles of its special tokens."""
-    if kind == "wordpiece":
-        roles = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-        tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
-        tokenizer.normalizer = normalizers.BertNormalizer()
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        trainer: Any = trainers.WordPieceTrainer(vocab_size=400, special_tokens=[*roles.values()])
-    elif kind == "byte_level":
-        roles = {"pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>"}
-        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        alphabet = pre_tokenizers.ByteLevel.alphabet()
-        trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=[*roles.values()], initial_alphabet=alphabet)
-    else:
-        roles = {"unk_token": "<unk>", "pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>"}
-        tokenizer = tokenizers.Tokenizer(tokenizers.models.Unigram())
-        tokenizer.normalizer = normalizers.NFKC()
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-        trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=[*roles.values()], unk_token="<unk>")
-    tokenizer.train_from_iterator(TRAINING, trainer)
-    first, last = roles["cls_token"], roles["sep_token"]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{first} $A {last}", special_tokens=[(token, tokenizer.token_to_id(token)) for token in (first, last)]
-    )
-    return tokenizer, roles
-
-
-def save_model(folder: Path, kind: str) -> None:
-    """A random one-layer model with 128 positions for text, its trained tokenizer, and mean pooling on record."""
-    trained, roles = train(kind)
-    transformers.PreTrainedTokenizerFast(tokenizer_object=trained, **roles).save_pretrained(folder)
-    sizes = {
-        "vocab_size": trained.get_vocab_size(),
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "pad_token_id": trained.token_to_id(roles["pad_token"]),
-    }
-    torch.manual_seed(0)
-    if kind == "wordpiece":
-        config: Any = transformers.BertConfig(max_position_embeddings=128, **sizes)
-    else:  # RoBERTa's positions begin after the padding id
-        config_class = transformers.RobertaConfig if kind == "byte_level" else transformers.XLMRobertaConfig
-        config = config_class(max_position_embeddings=128 + sizes["pad_token_id"] + 1, **sizes)
-    transformers.AutoModel.from_config(config).save_pretrained(folder)
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": "mean"}), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -107,52 +53,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Encoder]:
 @pytest.fixture(scope="module")
 def minilm() -> Encoder:
     return Encoder.load("minilm", dtype="float32")
-
-
-class CountingModel:
-    """A stand-in whose vector of a token is a 1 at the token's id: what was pooled can be read off the sum."""
-
-    dtype, device = torch.float32, torch.device("cpu")
-
-    def __init__(self, vocabulary: int, window: int = 12) -> None:
-        self.config = SimpleNamespace(hidden_size=vocabulary, max_position_embeddings=window)
-        self.lengths: list[int] = []
-
-    def eval(self) -> "CountingModel":
-        return self
-
-    def __call__(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> SimpleNamespace:
-        self.lengths += attention_mask.sum(dim=1).tolist()
-        states = torch.nn.functional.one_hot(input_ids, self.config.hidden_size).float()
-        return SimpleNamespace(last_hidden_state=states)
-
-
-WORDS = ("[PAD]", "[CLS]", "[SEP]", "a", "b", "c", "d", "e", "f", "##x", "p", ":")
-
-
-def counting_encoder(traits: EmbeddingTraits | None = None, window: int = 12, specials: bool = True) -> Encoder:
-    """Words of one letter; an "x" after a letter is a token of its own."""
-    ids = {word: i for i, word in enumerate(WORDS)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(ids, unk_token="[PAD]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    if specials:
-        pair = [("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])]
-        tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=pair)
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]")
-    files = ModelFiles("counting", "", "path", "")
-    return Encoder(CountingModel(len(WORDS), window), fast, files, traits or EmbeddingTraits("mean"))
-
-
-def counted(vector: np.ndarray) -> dict[str, int]:
-    """How often each token was pooled, from a vector's proportions (the rarest token counts once)."""
-    shares = vector / vector[vector > 0].min()
-    assert np.allclose(shares, shares.round(), atol=1e-4)
-    return {WORDS[i]: int(count) for i, count in enumerate(shares.round()) if count}
-
-
-def cut(document: Document, *bounds: tuple[int, int]) -> list[Chunk]:
-    return [Chunk(document.id, i, document.text[start:end], start, end) for i, (start, end) in enumerate(bounds)]
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
@@ -221,16 +121,18 @@ def test_a_call_to_the_tokenizer_does_not_change_the_encoder(tiny: dict[str, Enc
     assert np.array_equal(encoder.encode([TRAINING[0]]), before)
 
 
-def test_wrong_arguments_are_named(tiny: dict[str, Encoder]) -> None:
-    encoder = tiny["wordpiece"]
-    with pytest.raises(ValueError, match="a list of texts"):
-        encoder.encode("one text")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="kind is 'question'"):
-        encoder.encode(["a"], kind="question")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"max_tokens is 129; .* reads 1 to 128 tokens"):
-        encoder.encode(["a"], max_tokens=129)
-    with pytest.raises(ValueError, match=r"Text 1 \(' '\) has no tokens"):
-        counting_encoder(specials=False).encode(["a", " "])
+@pytest.mark.parametrize(
+    ("texts", "options", "words"),
+    [
+        ("one text", {}, "a list of texts"),
+        (["a"], {"kind": "question"}, "kind is 'question'"),
+        (["a"], {"max_tokens": 13}, r"max_tokens is 13; .* reads 1 to 12 tokens"),
+        (["a", " "], {}, r"Text 1 \(' '\) has no tokens"),
+    ],
+)
+def test_wrong_arguments_are_named(texts: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        counting_encoder(specials=False).encode(texts, **options)
 
 
 def test_long_work_shows_a_progress_bar(
@@ -245,6 +147,7 @@ def test_long_work_shows_a_progress_bar(
 
 def test_count_tokens_leaves_out_special_tokens_and_prefix() -> None:
     assert counting_encoder(EmbeddingTraits("mean", "p: ", "p: ")).count_tokens("a bx") == 3
+    assert counting_encoder().count_tokens("\u200b") == 0
 
 
 # loading
@@ -280,62 +183,50 @@ def test_a_tokenizer_without_offsets_is_refused() -> None:
 # late
 
 
-def test_each_chunk_pools_its_own_tokens_and_the_ends_the_special_ones() -> None:
-    document = Document("d", "a b, c d. e")
-    # The comma and the full stop are unknown words ([PAD]); ". " stands in no chunk, so it is not pooled.
-    vectors = counting_encoder().encode_late(document, cut(document, (0, 4), (5, 8), (10, 11)))
-    assert [counted(vector) for vector in vectors] == [
-        {"[CLS]": 1, "a": 1, "b": 1, "[PAD]": 1},
-        {"c": 1, "d": 1},
-        {"e": 1, "[SEP]": 1},
-    ]
+# Passage prefix, document, chunks, how often each chunk pools each token. An unknown word is one [PAD].
+POOLED: dict[str, tuple[str, str, list[tuple[int, int]], list[dict[str, int]]]] = {
+    "[CLS] goes to the first chunk, [SEP] to the last, '. ' to none": (
+        "",
+        "a b, c d. e",
+        [(0, 4), (5, 8), (10, 11)],
+        [{"[CLS]": 1, "a": 1, "b": 1, "[PAD]": 1}, {"c": 1, "d": 1}, {"e": 1, "[SEP]": 1}],
+    ),
+    "the passage prefix goes to the first chunk": (
+        "p: ",
+        "a b",
+        [(0, 1), (2, 3)],
+        [{"[CLS]": 1, "p": 1, ":": 1, "a": 1}, {"b": 1, "[SEP]": 1}],
+    ),
+    "overlapping chunks pool their common tokens each": (
+        "",
+        "a b c d",
+        [(0, 5), (2, 7)],
+        [{"[CLS]": 1, "a": 1, "b": 1, "c": 1}, {"b": 1, "c": 1, "d": 1, "[SEP]": 1}],
+    ),
+    "a token across a border belongs to the chunk of its first character": (
+        "",
+        "c ab d",
+        [(0, 3), (3, 6)],
+        [{"[CLS]": 1, "c": 1, "[PAD]": 1}, {"d": 1, "[SEP]": 1}],
+    ),
+    "a chunk without a token takes its naive vector": (
+        "",
+        "a \u200b b",
+        [(0, 1), (2, 3), (4, 5)],
+        [{"[CLS]": 1, "a": 1}, {"[CLS]": 1, "[SEP]": 1}, {"b": 1, "[SEP]": 1}],
+    ),
+}
 
 
-def test_the_order_of_the_chunks_does_not_matter() -> None:
-    document = Document("d", "a b c")
-    chunks = cut(document, (0, 1), (2, 3), (4, 5))
-    encoder = counting_encoder()
-    assert np.array_equal(encoder.encode_late(document, chunks[::-1]), encoder.encode_late(document, chunks)[::-1])
-
-
-def test_the_passage_prefix_is_pooled_into_the_first_chunk() -> None:
-    document = Document("d", "a b")
-    vectors = counting_encoder(EmbeddingTraits("mean", passage_prefix="p: ")).encode_late(
-        document, cut(document, (0, 1), (2, 3))
-    )
-    assert [counted(vector) for vector in vectors] == [
-        {"[CLS]": 1, "p": 1, ":": 1, "a": 1},
-        {"b": 1, "[SEP]": 1},
-    ]
-
-
-def test_overlapping_chunks_pool_their_common_tokens_each() -> None:
-    document = Document("d", "a b c d")
-    vectors = counting_encoder().encode_late(document, cut(document, (0, 5), (2, 7)))
-    assert [counted(vector) for vector in vectors] == [
-        {"[CLS]": 1, "a": 1, "b": 1, "c": 1},
-        {"b": 1, "c": 1, "d": 1, "[SEP]": 1},
-    ]
-
-
-def test_a_token_across_a_border_belongs_to_the_chunk_of_its_first_character() -> None:
-    # "ab" is no word here, so it is one unknown token ([PAD]); the border runs through it.
-    document = Document("d", "c ab d")
-    vectors = counting_encoder().encode_late(document, cut(document, (0, 3), (3, 6)))
-    assert [counted(vector) for vector in vectors] == [
-        {"[CLS]": 1, "c": 1, "[PAD]": 1},
-        {"d": 1, "[SEP]": 1},
-    ]
-
-
-def test_a_chunk_without_a_token_takes_its_naive_vector() -> None:
-    document = Document("d", "a \u200b b")
-    chunks = cut(document, (0, 1), (2, 3), (4, 5))
-    encoder = counting_encoder()
-    vectors = encoder.encode_late(document, chunks)
-    assert encoder.count_tokens("\u200b") == 0
-    assert counted(vectors[1]) == {"[CLS]": 1, "[SEP]": 1}
-    assert (counted(vectors[0]), counted(vectors[2])) == ({"[CLS]": 1, "a": 1}, {"b": 1, "[SEP]": 1})
+@pytest.mark.parametrize(("prefix", "text", "bounds", "expected"), POOLED.values(), ids=POOLED)
+def test_the_tokens_that_a_chunk_pools(
+    prefix: str, text: str, bounds: list[tuple[int, int]], expected: list[dict[str, int]]
+) -> None:
+    encoder = counting_encoder(EmbeddingTraits("mean", passage_prefix=prefix))
+    chunks = cut(Document("d", text), *bounds)
+    vectors = encoder.encode_late(Document("d", text), chunks)
+    assert [counted(vector) for vector in vectors] == expected
+    assert np.array_equal(encoder.encode_late(Document("d", text), chunks[::-1]), vectors[::-1])
 
 
 def test_a_space_that_a_token_carries_may_stand_in_the_chunk_before(tiny: dict[str, Encoder]) -> None:

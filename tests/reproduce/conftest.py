@@ -6,9 +6,9 @@ import huggingface_hub
 import pytest
 
 from rag_lab import results
-from tests.models.test_encoder import save_model
 from tests.retrieval.test_rerankers import save_classifier
 from tests.support.messages_server import running_server as running_server  # a fixture
+from tests.support.tiny_encoders import save_model
 
 
 @pytest.fixture(autouse=True)
