@@ -1,4 +1,4 @@
-"""TODO"""
+"""The values that the rooms share: documents, chunks, questions, corpora, hits, and the type of a retriever."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Document:
-    """A text with an identity. ``text`` is never changed after loading: every offset counts characters in it."""
+    """A text with an id. ``text`` never changes after loading, because offsets count its characters."""
 
     id: str
     text: str
@@ -18,9 +18,9 @@ class Document:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of one document: ``text == document.text[start:end]``, always.
+    """A part of one document; ``text == document.text[start:end]`` always holds.
 
-    ``context`` is text that situates the chunk in its document (see ``contextual``); it is kept apart from ``text``.
+    ``context`` is text that situates the chunk in its document (see ``retrieval.contextual``), apart from ``text``.
     """
 
     doc_id: str
@@ -41,7 +41,7 @@ class Chunk:
 
     @property
     def contextual_text(self) -> str:
-        """What is embedded and indexed: context, blank line, text; only the text where there is no context."""
+        """The text to embed and index: context, blank line, text; only the text if there is no context."""
         return f"{self.context}\n\n{self.text}" if self.context else self.text
 
 
@@ -56,9 +56,9 @@ class GoldSpan:
 
 @dataclass(frozen=True)
 class Question:
-    """A question with its accepted answers and the characters that hold them; none of either where nothing answers.
+    """A question with its accepted answers and their gold spans; both are empty if the documents do not answer it.
 
-    ``reference`` names what a chunk loses that is cut from its document: pronoun, heading, amount and so on.
+    ``reference`` names what an isolated chunk lacks: the referent of a pronoun, a heading, an amount and so on.
     """
 
     id: str
@@ -70,7 +70,7 @@ class Question:
 
     @property
     def answerable(self) -> bool:
-        """Whether the documents hold an answer."""
+        """Whether the documents answer the question."""
         return bool(self.gold)
 
 
@@ -85,7 +85,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class RetrievalSet:
-    """Queries by id, and for each the graded ids: of chunks where the set brings chunks, else of documents."""
+    """Queries by id, with graded ids for each: of ``chunks`` if the set has its own, else of documents."""
 
     name: str
     documents: tuple[Document, ...]
@@ -99,7 +99,7 @@ CharSpan = tuple[int, int]
 
 @dataclass(frozen=True)
 class Hit:
-    """A chunk that was found, its score (higher is better; comparable within one search) and its rank from 1."""
+    """A retrieved chunk, its score (higher is better; comparable within one search) and its rank from 1."""
 
     chunk: Chunk
     score: float

@@ -1,13 +1,12 @@
-"""Numbers, dates and times of day found in a text, however they are written: 1,000, ۱۰۰۰, twenty-five, 百分之二十.
+"""Find numbers, dates and times of day in a text, however they are written: 1,000, ۱۰۰۰, twenty-five, 百分之二十.
 
-Numbers, dates and amounts in a claim that the text it cites does not hold.
+``unsupported_numbers`` lists those of a claim that the cited text does not have.
 """
 
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import regex
@@ -24,10 +23,10 @@ _MAX_DIGITS = 40  # a longer run of digits is a code
 class Number:
     """A number with its unit, a date or a time of day: ``text == whole[start:end]``.
 
-    ``values``: what it may mean. Numbers are Decimals ("1.250" is 1250 or 1.25), dates (year, month, day) with None
-    for what is not said ("3/4/2024" is in March or in April), times minutes after midnight. A code such as 3.2.1 is
-    a number whose value is itself, a string. ``unit``: a name of ``data/number_words.yaml``, or "". ``weak``: it may
-    be no number at all ("one").
+    ``values``: the possible meanings. Numbers are Decimals ("1.250" is 1250 or 1.25). Dates are (year, month, day)
+    with None for what is not stated ("3/4/2024" is in March or in April). Times are minutes after midnight. A code
+    such as 3.2.1 is a number with itself, a string, as value. ``unit``: a name of ``data/number_words.yaml``, or "".
+    ``weak``: it may be no number at all ("one").
     """
 
     start: int
@@ -40,14 +39,14 @@ class Number:
 
 
 def find_numbers(text: str) -> list[Number]:
-    """Every number, date and time in ``text``, in order and apart. Linear in its length."""
-    # regex knows digits of newer scripts than Python can read: those are no numbers. Offsets stay.
+    """All numbers, dates and times in ``text``, in order and without overlap. Takes linear time."""
+    # regex knows digits of newer scripts than Python can convert: those are not numbers. Offsets stay the same.
     text = regex.sub(r"\d", lambda digit: digit[0] if digit[0].isdecimal() else "\ufffd", text)
     found: list[Number] = []
     after_word = False
     for match in _lexicon().number.finditer(text):
-        number = _read(match)
-        joined = _joined(found[-1], number, text) if after_word and match["word"] else None
+        number = _parse(match)
+        joined = _join_words(found[-1], number, text) if after_word and match["word"] else None
         after_word = bool(match["word"])
         if joined:
             found[-1] = joined
@@ -55,7 +54,7 @@ def find_numbers(text: str) -> list[Number]:
             found.append(number)
     whole: list[Number] = []
     for number in found:
-        # The scale word and the unit of one number may have been read as the next ("3 million", 5千米).
+        # The scale word and the unit of a number may have been found as the next number ("3 million", 5千米).
         taken = whole[-1].end if whole else 0
         if number.start >= taken:
             whole.append(_with_unit(number, text, taken) if number.kind == "number" else number)
@@ -63,55 +62,78 @@ def find_numbers(text: str) -> list[Number]:
 
 
 _HAN = "[〇零一二两兩三四五六七八九十百千万萬亿億]"
-# Not inside a name (A4, COVID19, v2.5); a hyphen is a minus only where nothing stands before it.
 _DIGITS = (
+    # Not inside a name (A4, COVID19, v2.5). A hyphen is a minus only after white space or a bracket.
     r"(?<![\p{Latin}\p{Cyrillic}\d_]|\d[.,٫٬])(?:(?<![\w)])[-−])?"
+    # Groups apart by spaces, or groups and decimals apart by other separators.
     r"(?:\d{1,3}(?:[ \u00a0\u2009\u202f]\d{3})+(?!\d)(?:[.,٫]\d+)?|\d+(?:[.,٫٬．]\d+|['’]\d{3}(?!\d))*)"
 )
 _YEAR, _DAY = r"(?P<year>\d{4})(?!\d)", r"(?P<day>\d{1,2})(?!\d)"
-_NAME = r"(?<![\p{L}\p{M}])[בהלמ]?(?P<name>MONTH)\.?"
-_HAN_DAY = rf"(?:\s?{_DAY}\s?[日号號])?"
-_DATE = (
-    rf"(?<!\d[.,/-]?)(?:{_YEAR}[-/.](?P<month>\d{{1,2}})[-/.]{_DAY}"
-    rf"|(?P<first>\d{{1,2}})(?P<mark>[./])(?P<second>\d{{1,2}})(?P=mark){_YEAR}"
-    rf"|(?:{_YEAR}\s?年\s?)?(?P<month>\d{{1,2}})\s?月{_HAN_DAY}"
-    rf"|{_DAY}(?:st|nd|rd|th|-?го|\.)?\s?(?:of\s)?{_NAME}(?:,?\s{_YEAR})?)"
-    rf"|{_NAME}\s{_DAY}(?:st|nd|rd|th)?(?:,?\s{_YEAR})?|{_NAME},?\s{_YEAR}|{_NAME}"
+_NAME = r"(?<![\p{L}\p{M}])[בהלמ]?(?P<name>MONTH)\.?"  # Hebrew prefixes, then a month of the lexicon
+_DATES_FROM_DIGIT = (
+    rf"{_YEAR}[-/.](?P<month>\d{{1,2}})[-/.]{_DAY}",  # 2024-03-01
+    rf"(?P<first>\d{{1,2}})(?P<mark>[./])(?P<second>\d{{1,2}})(?P=mark){_YEAR}",  # 1.3.2024, 3/1/2024
+    rf"(?:{_YEAR}\s?年\s?)?(?P<month>\d{{1,2}})\s?月(?:\s?{_DAY}\s?[日号號])?",  # 2024年3月1日
+    rf"{_DAY}(?:st|nd|rd|th|-?го|\.)?\s?(?:of\s)?{_NAME}(?:,?\s{_YEAR})?",  # 1st of March 2024
 )
-_TIME = (
-    r"(?<![\d.,:])(?:(?P<hour>\d{1,2})[:：](?P<minute>\d{2})(?![\d:])(?:\s?(?P<half>[aApP])\.?[mM]\b\.?)?"
-    r"|(?P<hour>\d{1,2})\s?(?P<half>[aApP])\.?[mM]\b\.?"
-    r"|(?P<half>上午|早上|下午|晚上)?(?P<hour>\d{1,2})[点點时時](?:(?P<minute>\d{1,2})分|(?P<thirty>半))?)"
+_DATES_FROM_NAME = (
+    rf"{_NAME}\s{_DAY}(?:st|nd|rd|th)?(?:,?\s{_YEAR})?",  # March 1, 2024
+    rf"{_NAME},?\s{_YEAR}",  # March 2024
+    _NAME,
 )
+_DATE = rf"(?<!\d[.,/-]?)(?:{'|'.join(_DATES_FROM_DIGIT)})|{'|'.join(_DATES_FROM_NAME)}"
+_HALF = r"(?P<half>[aApP])\.?[mM]\b\.?"
+_TIMES = (
+    rf"(?P<hour>\d{{1,2}})[:：](?P<minute>\d{{2}})(?![\d:])(?:\s?{_HALF})?",  # 14:30, 2:30 pm
+    rf"(?P<hour>\d{{1,2}})\s?{_HALF}",  # 2 p.m.
+    # 下午2点半
+    r"(?P<half>上午|早上|下午|晚上)?(?P<hour>\d{1,2})[点點时時](?:(?P<minute>\d{1,2})分|(?P<thirty>半))?",
+)
+_TIME = rf"(?<![\d.,:])(?:{'|'.join(_TIMES)})"
+
+
+@dataclass(frozen=True)
+class _Lexicon:
+    """``data/number_words.yaml`` by form (lower case → meaning), and the patterns made of its forms."""
+
+    words: dict[str, int]  # with weak words and scales
+    scales: dict[str, int]
+    units: dict[str, str]
+    months: dict[str, int]
+    pairs: dict[str, str]  # forms that mean two of a unit
+    weak: frozenset[str]
+    weak_months: frozenset[str]
+    joiners: frozenset[str]
+    number: regex.Pattern[str]  # a date, a time, digits, a Chinese numeral or a word; each has its group
+    unit_after: regex.Pattern[str]
+    unit_before: regex.Pattern[str]  # searched backwards
+    scale_after: regex.Pattern[str]
+    counter_after: regex.Pattern[str]
 
 
 @functools.cache
-def _lexicon() -> SimpleNamespace:
-    """``data/number_words.yaml`` turned round (what a form means), and the patterns made of it."""
+def _lexicon() -> _Lexicon:
     lists = yaml.safe_load(WORDS.read_text(encoding="utf-8"))
     words, weak, scales, units = (_by_form(lists[key]) for key in ("words", "weak_words", "scales", "units"))
     months = {form: number for number, forms in lists["months"].items() for form in forms}
     pairs = lists["pairs"]
     # Currency signs and codes, and the Chinese per cent, may come first.
     first = ["百分之", *(form for form in units if regex.fullmatch(r"[a-z]{3}|us\$|\P{L}", form))]
-    # Hebrew writes prepositions, the article and "and" together with the word.
-    spelled = (
-        rf"(?<![\p{{L}}\p{{M}}\p{{N}}])[ובהכלמש]{{0,2}}(?i:(?P<word>{_one_of([*words, *weak, *scales, *pairs])}))"
-    )
-    date = _DATE.replace("MONTH", _one_of(months))
-    return SimpleNamespace(
+    # Hebrew attaches prepositions, the article and "and" to the word.
+    word = rf"(?<![\p{{L}}\p{{M}}\p{{N}}])[ובהכלמש]{{0,2}}(?i:(?P<word>{_one_of([*words, *weak, *scales, *pairs])}))"
+    kinds = {"date": _DATE.replace("MONTH", _one_of(months)), "time": _TIME, "digits": _DIGITS}
+    kinds["han"] = rf"(?:(?!百分之){_HAN})++"
+    named = [f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items()]
+    return _Lexicon(
         words=words | weak | scales,
         scales=scales,
-        weak={*weak, *scales},
-        weak_months=set(lists["weak_months"]),
         units=units | {"百分之": "percent"},
         months=months,
         pairs=pairs,
-        joiners=set(lists["joiners"]),
-        number=regex.compile(
-            rf"(?P<date>{date})|(?P<time>{_TIME})|(?P<digits>{_DIGITS})|(?P<han>(?:(?!百分之){_HAN})++)|{spelled}",
-            regex.V0,
-        ),
+        weak=frozenset({*weak, *scales}),
+        weak_months=frozenset(lists["weak_months"]),
+        joiners=frozenset(lists["joiners"]),
+        number=regex.compile("|".join([*named, word]), regex.V0),
         unit_after=regex.compile(rf"[\s\u200c-]{{0,2}}(?i:(?P<form>{_one_of(units)}))"),
         unit_before=regex.compile(rf"(?r)(?<!\p{{L}})(?i:(?P<form>{'|'.join(map(regex.escape, first))}))\s?\Z"),
         scale_after=regex.compile(rf"\s?(?i:(?P<form>{_one_of(scales)}))"),
@@ -124,13 +146,13 @@ def _by_form(lists: dict[Any, list[str]]) -> dict[str, Any]:
 
 
 def _one_of(forms: Iterable[str]) -> str:
-    """Alternatives, the longest first. A form that ends in a letter must be a whole word, but for Chinese."""
+    """Alternatives, longest first. A form that ends in a letter must be a whole word, except in Chinese."""
     letter = regex.compile(r"[\p{L}--\p{Han}]", regex.V1)
     ends = {form: r"(?![\p{L}\p{M}])" if letter.match(form[-1]) else "" for form in forms}
     return "|".join(regex.escape(form) + ends[form] for form in sorted(ends, key=len, reverse=True))
 
 
-def _read(match: Any) -> Number:
+def _parse(match: regex.Match[str]) -> Number:
     lexicon = _lexicon()
     number = Number(match.start(), match.end(), match[0], "number", frozenset({match[0]}))
     if match["date"]:
@@ -141,7 +163,7 @@ def _read(match: Any) -> Number:
         if (minutes := _minutes(match)) is not None:
             return replace(number, kind="time", values=frozenset({minutes}))
     elif match["digits"]:
-        return replace(number, values=_readings(match[0]))
+        return replace(number, values=_digit_values(match[0]))
     elif match["han"]:
         return replace(number, values=frozenset({Decimal(_han_value(match[0]))}), weak=True)
     elif (form := match["word"].lower()) in lexicon.pairs:
@@ -151,8 +173,8 @@ def _read(match: Any) -> Number:
     return number
 
 
-def _dates(match: Any) -> frozenset[Any]:
-    """What a date may mean; nothing where there is no such day or month."""
+def _dates(match: regex.Match[str]) -> frozenset[Any]:
+    """The possible meanings of a date; none if the day or month does not exist."""
     year, day = (int(match[part]) if match[part] else None for part in ("year", "day"))
     if match["first"]:
         pairs = [(int(match["second"]), int(match["first"]))]
@@ -163,7 +185,7 @@ def _dates(match: Any) -> frozenset[Any]:
     return frozenset((y, m, d) for y, m, d in found if 1 <= m % 100 <= 12 and (d is None or 1 <= d <= 31))
 
 
-def _minutes(match: Any) -> int | None:
+def _minutes(match: regex.Match[str]) -> int | None:
     hour = int(match["hour"])
     minute = 30 if match["thirty"] else int(match["minute"] or 0)
     half = (match["half"] or "").lower()
@@ -174,8 +196,8 @@ def _minutes(match: Any) -> int | None:
     return (hour * 60 + minute) if not (half == "a" and hour == 12) else minute
 
 
-def _readings(digits: str) -> frozenset[Any]:
-    """The values of a number in digits. One separator before three digits may be either kind."""
+def _digit_values(digits: str) -> frozenset[Any]:
+    """The values of a number in digits. A single separator before three digits may be either kind."""
     plain = "".join(str(int(c)) if c.isdigit() else c for c in digits).replace("−", "-").replace("．", ".")
     plain = regex.sub("[ \u00a0\u2009\u202f'’٬]", "", plain)
     marks = regex.findall("[.,٫]", plain)
@@ -189,11 +211,8 @@ def _readings(digits: str) -> frozenset[Any]:
     if len(set(marks)) > 1:
         return frozenset({decimal}) if marks.count(marks[-1]) == 1 else frozenset({plain})
     if len(marks) > 1:
-        return (
-            frozenset({joined})
-            if all(len(group) in (2, 3) for group in groups) and len(groups[-1]) == 3
-            else frozenset({plain})
-        )
+        grouped = all(len(group) in (2, 3) for group in groups) and len(groups[-1]) == 3
+        return frozenset({joined}) if grouped else frozenset({plain})
     if marks[0] == "," and groups[0] == "000":
         return frozenset({joined})
     if marks[0] == "٫" or len(groups[0]) != 3 or len(whole.lstrip("-")) > 3 or whole.lstrip("-") == "0":
@@ -220,8 +239,8 @@ def _han_value(numeral: str) -> int:
     return total + section + digit
 
 
-def _joined(before: Number, word: Number, text: str) -> Number | None:
-    """Two words of one number: twenty-five, עשרים וחמישה, two hundred. None where they are two numbers."""
+def _join_words(before: Number, word: Number, text: str) -> Number | None:
+    """The number of two words (twenty-five, עשרים וחמישה, two hundred), or None if they are two numbers."""
     if before.unit or word.unit or text[before.end : word.start].lower() not in _lexicon().joiners:
         return None
     (a,), (b,) = before.values, word.values
@@ -237,7 +256,7 @@ def _joined(before: Number, word: Number, text: str) -> Number | None:
 
 
 def _with_unit(number: Number, text: str, taken: int) -> Number:
-    """The number with a scale word (3.85 million) and the unit around it; up to ``taken`` the text is another's."""
+    """The number with its scale word (3.85 million) and unit; the text up to ``taken`` belongs to another number."""
     lexicon = _lexicon()
     if number.unit:
         return number
@@ -262,26 +281,26 @@ _ITEM_NUMBER = regex.compile(r"\s*(?:[-*+•]\s+)?\d{1,3}[.)](?=\s)")
 
 
 def unsupported_numbers(claim: str, source: str) -> list[Number]:
-    """The numbers of ``claim`` that ``source`` does not hold, in order.
+    """The numbers of ``claim`` that ``source`` does not have, in order.
 
-    A number is held if the source has an equal one and their units are the same or one of them has none: 1,000 =
-    1000 = ۱۰۰۰ = one thousand and 20% = 20 percent, but 20 days are not 20 weeks. A date is held if the source has
-    its month and all that the claim adds to it. Nothing is computed or converted (two weeks are not 14 days), and a
-    number that stands in the source for something else counts as held. Numbers of list items and of names such as A4
-    are left out; "one" and its like count only before a unit.
+    A number is supported if the source has an equal one and their units are equal or one has none: 1,000 = 1000 =
+    ۱۰۰۰ = one thousand and 20% = 20 percent, but 20 days are not 20 weeks. A date is supported if the source has its
+    month and everything that the claim adds to it. Nothing is computed or converted (two weeks are not 14 days), and
+    a number that means something else in the source still counts. Skips numbers of list items and of names such as
+    A4; "one" and the like count only before a unit.
     """
-    held: dict[Any, set[str]] = {}
+    units_by_value: dict[Any, set[str]] = {}
     for number in find_numbers(source):
         for key in _keys(number):
-            held.setdefault(key, set()).add(number.unit)
+            units_by_value.setdefault(key, set()).add(number.unit)
     item = _ITEM_NUMBER.match(claim)
     begin = item.end() if item else 0
     claimed = [n for n in find_numbers(claim) if n.start >= begin and (n.unit or not n.weak)]
-    return [number for number in claimed if not _is_held(number, held)]
+    return [number for number in claimed if not _is_supported(number, units_by_value)]
 
 
 def _keys(number: Number) -> Iterable[Any]:
-    """What a number of the source holds. A date holds its parts too: the year, the month, the day, and pairs."""
+    """What a number of the source supports. A date supports its parts too: year, month, day, and pairs."""
     if number.kind != "date":
         return [(number.kind, value) for value in number.values]
     keys: set[Any] = set()
@@ -291,6 +310,6 @@ def _keys(number: Number) -> Iterable[Any]:
     return keys
 
 
-def _is_held(number: Number, held: dict[Any, set[str]]) -> bool:
-    units = set[str]().union(*(held.get((number.kind, value), ()) for value in number.values))
+def _is_supported(number: Number, units_by_value: dict[Any, set[str]]) -> bool:
+    units = set[str]().union(*(units_by_value.get((number.kind, value), ()) for value in number.values))
     return bool(units) and (not number.unit or number.unit in units or "" in units)

@@ -1,7 +1,7 @@
-"""Where a text can be cut: grapheme clusters, words, sentences, paragraphs, lines, code blocks, headed sections.
+"""Split text into grapheme clusters, words, sentences, paragraphs, lines, code blocks and Markdown sections.
 
-Every splitter takes a text and the range of it to look at, and yields spans: (start, end) character offsets into the
-whole text, in order and apart. What lies between two spans is white space; spans themselves may begin or end with it.
+A splitter takes a text and the range to split, and yields spans: (start, end) character offsets into the whole text,
+in order and without overlap. Only white space lies between spans; a span may also begin or end with it.
 """
 
 import ast
@@ -29,19 +29,19 @@ _WORD = regex.compile(
 
 
 def cluster_starts(text: str) -> Sequence[int]:
-    """Offsets where a grapheme cluster (Unicode Standard Annex 29) starts, and the length of the text."""
+    """Offsets where grapheme clusters (Unicode Standard Annex 29) start, and the length of the text."""
     if text.isascii() and "\r" not in text:
         return range(len(text) + 1)
     return [match.start() for match in _CLUSTER.finditer(text)] + [len(text)]
 
 
 def clusters(text: str, start: int, end: int) -> Iterator[CharSpan]:
-    """User-perceived characters; ``start`` must be a boundary between two."""
+    """User-perceived characters; ``start`` must be a cluster boundary."""
     return (match.span() for match in _CLUSTER.finditer(text, start, end))
 
 
 def words(text: str, start: int, end: int) -> Iterator[CharSpan]:
-    """Runs without white space; single characters where the script has no spaces (Chinese, Japanese, Thai …)."""
+    """Runs without white space; single characters in scripts without spaces (Chinese, Japanese, Thai …)."""
     return (match.span() for match in _WORD.finditer(text, start, end))
 
 
@@ -51,7 +51,7 @@ def lines(text: str, start: int, end: int) -> Iterator[CharSpan]:
 
 
 def paragraphs(text: str, start: int, end: int) -> Iterator[CharSpan]:
-    """What blank lines separate."""
+    """Paragraphs, separated by blank lines."""
     return _between(_BLANK_LINES, text, start, end)
 
 
@@ -63,13 +63,13 @@ def _between(separator: re.Pattern[str], text: str, start: int, end: int) -> Ite
 
 
 # Sentences
-# Rules of our own, after the sentence breaks of Unicode Standard Annex 29. pysbd 0.3.4, tried first, lost characters
-# in 119 of 3,000 random strings of marks, spaces and line ends, took 0.95 s for 40,000 characters and 3.6 s for
-# 80,000, cut web addresses at "?", gave the quote that closes a Chinese sentence to the next one, broke at every line
-# end, and has to be told the language (with the wrong one, ۔ and । end nothing).
+# Our rules follow the sentence breaks of Unicode Standard Annex 29. pysbd 0.3.4 lost characters in 119 of 3,000
+# random strings of marks, spaces and line ends, took 0.95 s for 40,000 characters and 3.6 s for 80,000, cut web
+# addresses at "?", moved the quote that closes a Chinese sentence to the next one, broke at every line end, and needs
+# the language (with the wrong one, ۔ and । end nothing).
 
 _MARKS = regex.compile(
-    # A run of marks, then what belongs to the sentence that they end: closing quotes and brackets, emphasis, notes.
+    # A run of marks, then the rest of the sentence that they end: closing quotes and brackets, emphasis, notes.
     r"(?P<marks>[.!?…．\p{SB=STerm}]++)"
     r"(?P<closing>(?:[\p{Pe}\p{Pf}\p{Cf}\"'״*_]|\p{Pi}(?=\s|\Z)|\[\d{1,4}\])*+)"
     r"(?P<gap>\s*+)",
@@ -80,7 +80,7 @@ _WORD_BEFORE = regex.compile(r"[\p{L}\p{M}\p{N}.]+\Z")
 _ITEM = re.compile(r"[ \t]*(?:\||(?:[-*+•]|\d{1,3}[.)]|#{1,6})[ \t])")
 _HEADING_END = re.compile(r"[ \t]*(?:#{1,6}[ \t]|(?:=+|-+)[ \t]*\Z)")
 
-# Abbreviations in lower case: those that end no sentence, those that stand before a number, those that may end one.
+# Abbreviations in lower case: those that never end a sentence, those before a number, and those that may end one.
 _NEVER_LAST = re.compile(
     "adm|capt|cmdr|col|dipl|dr|fr|gen|gov|hon|hr|ing|lt|messrs|mlle|mme|mr|mrs|ms|mt|mx|pres|prof|rep|rev|sen|sgt|vs"
     r"|e\.g|i\.e|z\.b|акад|им|проф|ул"
@@ -90,7 +90,7 @@ _MAYBE_LAST = re.compile(
     "al|aug|bros|bspw|bzw|cf|co|corp|dec|dept|est|etc|ext|feb|ggf|inc|inkl|jan|jr|ltd|nov|oct|resp|sept|sr|st|univ"
     "|usw|viz|" + r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}"  # U.S., e.g., Ph.D., p.m.
 )
-# Words that open a sentence far more often than they follow an abbreviation.
+# Words that begin a sentence far more often than they follow an abbreviation.
 _OPENER = re.compile(
     "after|all|and|as|at|before|both|but|by|each|every|for|he|her|here|his|how|however|if|in|it|its|later|many|most"
     "|my|no|on|our|she|since|so|some|such|that|the|their|then|there|these|they|this|those|to|under|we|what|when|where"
@@ -99,7 +99,7 @@ _OPENER = re.compile(
 
 
 def sentences(text: str, start: int, end: int) -> Iterator[CharSpan]:
-    """Sentences of any script. A blank line, a heading and a list item or table row end one too."""
+    """Sentences in any script. Blank lines, headings, list items and table rows also end a sentence."""
     for block_start, block_end in _blocks(text, start, end):
         begin = block_start
         for match in _MARKS.finditer(text, block_start, block_end):
@@ -110,7 +110,7 @@ def sentences(text: str, start: int, end: int) -> Iterator[CharSpan]:
 
 
 def _blocks(text: str, start: int, end: int) -> Iterator[CharSpan]:
-    """Paragraphs, headings, list items, table rows: a line end alone may be a wrapped line, so it ends nothing."""
+    """Paragraphs, headings, list items and table rows. Other line ends may be wrapped lines, so they end nothing."""
     for begin, stop in paragraphs(text, start, end):
         after_heading = False
         for line_start, line_end in lines(text, begin, stop):
@@ -122,21 +122,21 @@ def _blocks(text: str, start: int, end: int) -> Iterator[CharSpan]:
 
 
 def _ends_sentence(text: str, begin: int, match: regex.Match[str]) -> bool:
-    """Whether the marks of ``match`` end the sentence that began at ``begin``. Looks at a few characters each way."""
+    """Whether the marks of ``match`` end the sentence from ``begin``; depends on a few characters on each side."""
     marks, closing, gap = match["marks"], match["closing"], match["gap"]
     following = text[match.end() : match.end() + 30]
-    if _MARKS.match(following):  # "? !": the last one decides
+    if _MARKS.match(following):  # "? !": the last mark decides
         return False
     next_word = _NEXT.match(following)["word"]
-    if any(mark not in ".!?…" for mark in marks):  # 。 ؟ ۔ । and the like mean nothing else (but ３．５ is a number)
+    if any(mark not in ".!?…" for mark in marks):  # 。 ؟ ۔ । always end a sentence (but ３．５ is a number)
         return not (marks == "．" and following[:1].isdigit())
-    if not gap:  # 3.85, example.org/a?b=c; but a Chinese text with a Western "?" goes on without a space
+    if not gap:  # 3.85, example.org/a?b=c; but Chinese has no space after a Western "?"
         return marks[-1] in "!?" and _UNSPACED_LETTER.match(following) is not None
     if next_word[:1].islower():  # "Stop!" he said; e.g. this; wait... what
         return marks[-1] in "!?" and not closing
     if marks != "." or closing:
         return True
-    # A window, so that a sentence with many full stops is not read again at each of them.
+    # A window keeps the time linear for a sentence with many full stops.
     window = text[max(begin, match.start() - 30) : match.start()]
     before = _WORD_BEFORE.search(window)
     word = before[0] if before else ""
@@ -144,7 +144,7 @@ def _ends_sentence(text: str, begin: int, match: regex.Match[str]) -> bool:
 
 
 def _is_abbreviation(word: str, next_word: str, is_first: bool) -> bool:
-    """Whether the full stop belongs to ``word``, which comes before it."""
+    """Whether the full stop belongs to ``word`` before it."""
     word_lower = word.lower()
     if len(word) == 1 and word.isalpha() and word != "I":  # J. R. R. Tolkien, z. B.
         return True
@@ -161,7 +161,7 @@ def _is_abbreviation(word: str, next_word: str, is_first: bool) -> bool:
 
 
 class Heading(NamedTuple):
-    """A Markdown heading: where its first line starts, where its text ends, its level (1 to 6) and its plain text."""
+    """A Markdown heading: start of its first line, end of its last line, level (1 to 6) and plain text."""
 
     start: int
     end: int
@@ -170,7 +170,7 @@ class Heading(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A headed part of a text, up to the next heading, and the heading texts above it, outermost first."""
+    """A part of a text up to the next heading, and the headings above it, outermost first."""
 
     start: int
     end: int
@@ -200,7 +200,7 @@ def headings(text: str) -> list[Heading]:
 
 
 def sections(text: str) -> list[Section]:
-    """Sections in order, covering the text. A heading with nothing under it but deeper headings joins the first."""
+    """Sections in order; they cover the text. A heading directly before a deeper heading joins that section."""
     marks = headings(text)
     if not marks:
         return [Section(0, len(text), ())]
@@ -224,15 +224,16 @@ def sections(text: str) -> list[Section]:
 
 
 def code_blocks(text: str, start: int, end: int) -> Iterator[CharSpan]:
-    """Functions and classes of Python, each with its decorators and the comment lines right above it, and what lies
-    between them (imports, constants). In text that does not parse as Python, a block starts at a line that follows a
-    blank line, is not indented, and does not begin by closing a bracket.
+    """Python functions and classes with their decorators and comments above, and the code between them.
+
+    In text that is not Python, a block starts at a line that follows a blank line, is not indented, and does not
+    begin with a closing bracket.
     """
     return _code_spans(text, start, end, inside=False)
 
 
 def code_members(text: str, start: int, end: int) -> Iterator[CharSpan]:
-    """The same inside a range that holds one Python function or class: its methods and what lies between them."""
+    """The same inside the range of one Python function or class: its methods, and the code between them."""
     return _code_spans(text, start, end, inside=True)
 
 
@@ -251,10 +252,10 @@ def _code_spans(text: str, start: int, end: int, inside: bool) -> Iterator[CharS
 
 
 def _python_cuts(source_lines: list[str], inside: bool) -> list[int] | None:
-    """Numbers (from 0) of the lines where a definition starts or has just ended; None if this is not Python."""
+    """Numbers (from 0) of the lines where a definition starts or that follow one; None if this is not Python."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the source's own escapes
+            warnings.simplefilter("ignore")  # about escapes in the source
             body: list[ast.stmt] = ast.parse(textwrap.dedent("".join(source_lines))).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
