@@ -376,16 +376,13 @@ def _find(path: str, folder: Path | None) -> Path:
 
 
 def _data(file: _SweepFile, folder: Path | None) -> tuple[tuple[Document, ...], tuple[Question, ...]]:
-    own = "give documents: FOLDER and questions: FILE.jsonl, and no corpus, or leave both out"
-    if (file.documents is None) != (file.questions.path is None) or (
-        file.documents and "corpus" in file.model_fields_set
-    ):
-        raise ValueError(f"for documents of your own, {own}.")
-    if file.documents is not None and file.questions.path is not None:
+    if file.documents is not None and file.questions.path is not None and "corpus" not in file.model_fields_set:
         with _naming("documents"):
             documents = tuple(load_folder(_find(file.documents, folder)))
         with _naming("questions"):
             questions = tuple(datasets.load_questions(_find(file.questions.path, folder), documents))
+    elif file.documents is not None or file.questions.path is not None:
+        raise ValueError("your own documents need documents: FOLDER and questions: FILE.jsonl, and no corpus.")
     else:
         with _naming("corpus"):
             corpora = [datasets.load_corpus(name) for name in dict.fromkeys(file.corpus)]
@@ -423,7 +420,7 @@ def _histories(configurations: Sequence[SweepConfig], folder: Path | None) -> di
     found: dict[str, tuple[Message, ...]] = {}
     for path in dict.fromkeys(c.dialog_history_path for c in configurations):
         with _naming("dialog_history_path"):
-            found[path] = read_history(_find(path, folder))
+            found[path] = _history(_find(path, folder))
     for configuration in configurations:
         wanted, path = configuration.dialog_history, configuration.dialog_history_path
         if wanted > len(found[path]):
@@ -436,11 +433,8 @@ class _HistoryLine(BaseModel):
     text: str
 
 
-def read_history(path: Path) -> tuple[Message, ...]:
-    """Messages, oldest first, from JSON Lines with ``role`` (user or assistant) and ``text``.
-
-    Raises ValueError, with the number of the line, for any other content.
-    """
+def _history(path: Path) -> tuple[Message, ...]:
+    """Messages, oldest first, from JSON Lines with ``role`` and ``text``."""
     messages: list[Message] = []
     # not splitlines, which also splits at U+2028
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):

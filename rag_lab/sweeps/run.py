@@ -98,11 +98,10 @@ def run_sweep(
                     rows[number] = {"number": number, "key": keys[number]} | _row(sweep, number, found)
                     append_jsonl(path, [rows[number]])
                     bar.update()
-            ordered = [rows[number] for number in sorted(rows)]
-            write_atomic(path, jsonl_bytes(ordered))
+            write_atomic(path, jsonl_bytes(rows[number] for number in keys))
     except Timeout as error:
         raise RuntimeError(f"Another sweep is writing {path}: wait for it, or name another file.") from error
-    return ordered
+    return [rows[number] for number in keys]
 
 
 def row_key(sweep: Sweep, config: SweepConfig) -> str:
@@ -225,8 +224,11 @@ def _completed(
     if is_paid(model):  # in this process, whose spending cap it is under; each response is recorded
         outcomes = index.load_llm(model).complete_many(list(prompts.values()), max_tokens, temperature)
         return dict(zip(prompts, outcomes, strict=True))
+    from tqdm.auto import tqdm
+
     jobs = {key: (key, model, max_tokens, temperature, prompt) for key, prompt in prompts.items()}
-    return dict(_each(complete_prompt, jobs, executor))
+    completed = _each(complete_prompt, jobs, executor)
+    return dict(tqdm(completed, total=len(jobs), unit=" prompts", leave=False, disable=not jobs))
 
 
 def complete_prompt(key: str, model: str, max_tokens: int, temperature: float, prompt: Prompt) -> Completion:

@@ -82,7 +82,7 @@ def test_corpora_can_be_searched_together() -> None:
 
 
 NUMBER = "it should be a valid integer"
-OWN = "for documents of your own, give documents: FOLDER and questions: FILE.jsonl, and no corpus"
+OWN = "your own documents need documents: FOLDER and questions: FILE.jsonl, and no corpus"
 REFUSED = [
     (
         "sweep: {chunking.chunk_siz: [1]}",

@@ -280,28 +280,49 @@ def test_an_error_in_a_worker_is_raised(tmp_path: Path, monkeypatch: pytest.Monk
         run_sweep(sweep_folder.write(tmp_path))
 
 
-def test_the_plan_counts_runs_and_names_what_makes_no_difference(tmp_path: Path) -> None:
-    said = plan(load_sweep(sweep_folder.write(tmp_path, f"{sweep_folder.SWEEP}  dialog_history: [0, 2]\n")))
-    assert said == (
-        "small: 12 runs (grid) with 2 indexes over 3 documents, 7 questions each: 84 answers. To llm.model "
-        "extractive, which has no prompt, dialog_history makes no difference. No paid model is called."
-    )
-
-
-def test_the_plan_counts_the_runs_that_do_not_read_the_context(tmp_path: Path) -> None:
-    text = """\
-documents: documents
-questions: questions.jsonl
+LATE = """\
 sweep:
   embedding.late: [false, true]
   context.method: [none, headings]
   retrieval.method: [dense, hybrid, bm25]
 """
-    said = plan(load_sweep(sweep_folder.write(tmp_path, text)))
-    # Of 12 runs: late and bm25 are 2, late with headings under dense 1, under hybrid 1.
-    assert "In 2 of 12 runs embedding.late makes no difference: bm25 searches without vectors." in said
-    assert "In 1 of 12 runs context.method makes no difference: embedding.late embeds the document itself" in said
-    assert "In 1 of 12 runs the context of context.method reaches BM25 or the reranker only" in said
+# Of the 12 runs of LATE, late and bm25 are 2; late and headings are 1 under dense and 1 under hybrid.
+NOTES = [
+    ("prompt.order: long_context", ["To llm.model extractive, which has no prompt, prompt.order makes no"]),
+    ("context.model: ./x", ["In 1 of 1 runs context.model makes no difference: only context.method llm"]),
+    ("llm.model: smollm2, extractive.threshold: 0.5", ["extractive.threshold makes no difference: only the ext"]),
+    ("llm.model: smollm2, dialog_history_path: own.jsonl", ["dialog_history_path makes no difference: dialog_h"]),
+    ("llm.model: smollm2, embedding.model: ./x", ["embedding.model makes no difference: nothing is embedded"]),
+    (
+        LATE,
+        [
+            "In 2 of 12 runs embedding.late makes no difference: bm25 searches without vectors.",
+            "In 1 of 12 runs context.method makes no difference: embedding.late embeds the document itself",
+            "In 1 of 12 runs the context of context.method reaches BM25 or the reranker only",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "notes"), NOTES)
+def test_the_plan_names_what_makes_no_difference(
+    text: str, notes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "_find_model", lambda key, name: None)
+    (tmp_path / "own.jsonl").write_text('{"role": "user", "text": "Hi"}\n', encoding="utf-8")
+    settings = text if text == LATE else f"fixed: {{retrieval.method: bm25, {text}}}"
+    path = sweep_folder.write(tmp_path, f"documents: documents\nquestions: questions.jsonl\n{settings}\n")
+    said = plan(load_sweep(path))
+    assert all(note in said for note in notes)
+    assert said.count("difference") + said.count("only:") == len(notes)
+
+
+def test_the_plan_counts_runs_indexes_and_answers(tmp_path: Path) -> None:
+    said = plan(load_sweep(sweep_folder.write(tmp_path, f"{sweep_folder.SWEEP}  dialog_history: [0, 2]\n")))
+    assert said == (
+        "small: 12 runs (grid) with 2 indexes over 3 documents, 7 questions each: 84 answers. To llm.model "
+        "extractive, which has no prompt, dialog_history makes no difference. No paid model is called."
+    )
 
 
 @pytest.mark.parametrize("number", [1, 6])  # a question with an answer, and one without
@@ -317,27 +338,6 @@ def test_one_question_is_ranked_and_has_its_page(
     said = "Run 1 is the only one" if k == "[1]" else "No best one is named. There are too few scored questions"
     assert said in capsys.readouterr().out
     assert said in page.read_text("utf-8")
-
-
-@pytest.mark.parametrize(
-    ("fixed", "note"),
-    [
-        ("prompt.order: long_context", "To llm.model extractive, which has no prompt, prompt.order makes no"),
-        ("context.model: ./other", "In 1 of 1 runs context.model makes no difference: only context.method llm"),
-        ("llm.model: smollm2, extractive.threshold: 0.5", "extractive.threshold makes no difference: only the ext"),
-        ("llm.model: smollm2, dialog_history_path: own.jsonl", "dialog_history_path makes no difference: dialog_h"),
-        ("llm.model: smollm2, embedding.model: ./other", "embedding.model makes no difference: nothing is embedded"),
-    ],
-)
-def test_the_plan_names_a_fixed_key_without_effect(
-    fixed: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config, "_find_model", lambda key, name: None)
-    (tmp_path / "own.jsonl").write_text('{"role": "user", "text": "Hi"}\n', encoding="utf-8")
-    text = f"documents: documents\nquestions: questions.jsonl\nfixed: {{retrieval.method: bm25, {fixed}}}\n"
-    said = plan(load_sweep(sweep_folder.write(tmp_path, text)))
-    assert note in said
-    assert said.count("difference") == 1
 
 
 def test_an_answer_as_long_as_the_window_is_refused(tmp_path: Path, double: Double) -> None:
