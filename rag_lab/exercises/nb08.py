@@ -84,7 +84,7 @@ def check_scores(attempt: tuple[int, int, float]) -> str | None:
     return number_hint(mean, plain.mean.value, slips, "divide the sum by the number of replies with a score")
 
 
-def check_verdicts(attempt: Mapping[str, str]) -> str | None:
+def check_failure_modes(attempt: Mapping[str, str]) -> str | None:
     """The failure mode of each of ``CASES``, by letter."""
     for letter, case in CASES.items():
         given = attempt.get(letter, "")

@@ -19,10 +19,7 @@ from rag_lab.prompting.build import REFUSAL
 from rag_lab.prompting.citation_markers import Citation, TextDelta
 from tests.support.answer_doubles import DOGS, PARKING, Scripted, never, retriever
 from tests.support.local_model import smollm2
-from tests.support.messages_server import (
-    Fault,
-    running_server,  # noqa: F401 (a fixture)
-)
+from tests.support.messages_server import Fault
 from tests.support.messages_server import MessagesServer as Server
 
 QUESTION = "Are dogs allowed in the office?"

@@ -24,9 +24,7 @@ from rag_lab.llm.prompt import Completion, Prompt, Usage
 from rag_lab.storage import read_jsonl
 from rag_lab.types import Chunk, Document
 from tests.support.local_model import smollm2
-from tests.support.messages_server import MessagesServer, running_server
-
-__all__ = ["running_server"]
+from tests.support.messages_server import MessagesServer
 
 LIBRARY = Document(
     "library", "# Library\n\nThe reading room seats 80 people. Members pay 12 crowns a year.", "Library"

@@ -33,7 +33,7 @@ def test_wrong_scores(attempt: Any, hint: str) -> None:
 
 
 # A: the boat was not retrieved. B: it was, and lost. C: it was in the prompt. D: right, but S2 is not it. E: right.
-VERDICTS = {
+MODES = {
     "A": "retrieval_failed",
     "B": "lost_in_selection",
     "C": "writing_failed",
@@ -42,16 +42,16 @@ VERDICTS = {
 }
 
 
-def test_verdicts() -> None:
-    assert nb08.check_verdicts(VERDICTS) is None
-    assert set(nb08.CASES) == set(VERDICTS)
+def test_failure_modes() -> None:
+    assert nb08.check_failure_modes(MODES) is None
+    assert set(nb08.CASES) == set(MODES)
 
 
-@pytest.mark.parametrize("letter", VERDICTS)
-def test_wrong_verdict(letter: str) -> None:
-    hint = nb08.check_verdicts(VERDICTS | {letter: "answered_anyway"})
+@pytest.mark.parametrize("letter", MODES)
+def test_wrong_failure_mode(letter: str) -> None:
+    hint = nb08.check_failure_modes(MODES | {letter: "answered_anyway"})
     assert str(hint).startswith(f"{letter} is not 'answered_anyway'. ")
-    missing = nb08.check_verdicts({key: value for key, value in VERDICTS.items() if key != letter})
+    missing = nb08.check_failure_modes({key: value for key, value in MODES.items() if key != letter})
     assert str(missing).startswith(f"{letter} is not ''")
 
 
