@@ -5,18 +5,23 @@ from pathlib import Path
 
 import pytest
 
-import rag_lab  # noqa: F401  before any test imports torch, whose threads it bids sleep while they wait
+import rag_lab  # noqa: F401  must be imported before torch: it sets GOMP_SPINCOUNT
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
-# No test may reach a hub or use a key that happens to be set. Before any import: the hub's client reads it once.
+# One thread per test process: two processes on two cores, and kernels that they start, would wait for each other.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# No test may reach a hub or use a key that is set. This runs before any test file is imported: the hub's client reads
+# it once.
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", RAG_LAB_MODE="offline")
 os.environ.pop("ANTHROPIC_API_KEY", None)
 
 
 @pytest.fixture
 def published_data(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of published data sets; the test is skipped where there is none."""
+    """The folder of published data sets; the test is skipped if there is none."""
     folder = Path(os.environ.get("RAG_LAB_DATA", SHARED_DATA))
     if not folder.is_dir():
         pytest.skip("published data not found: set RAG_LAB_DATA to their folder")

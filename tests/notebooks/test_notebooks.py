@@ -11,13 +11,21 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
-@pytest.mark.parametrize("arguments", [[], ["--solutions"]], ids=["notebooks", "solutions"])
-def test_all_run(arguments: list[str]) -> None:
-    finished = subprocess.run(
-        [sys.executable, ROOT / "notebooks" / "run.py", *arguments], capture_output=True, text=True
-    )
+def run(*arguments: str) -> None:
+    command = [sys.executable, str(ROOT / "notebooks" / "run.py"), *arguments]
+    finished = subprocess.run(command, capture_output=True, text=True)
     print(finished.stdout)
     assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+@pytest.mark.parametrize("name", [path.stem for path in NOTEBOOKS])
+def test_a_notebook_runs(name: str) -> None:
+    run(name)
+
+
+@pytest.mark.parametrize("name", [path.stem for path in NOTEBOOKS])
+def test_its_solutions_run(name: str) -> None:
+    run("--solutions", name)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
