@@ -17,11 +17,12 @@ __version__ = "0.1.0"
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-_MODULES = ("datasets", "metrics", "notebook", "plots", "results", "settings")
+_MODULES = {name: name for name in ("datasets", "metrics", "notebook", "plots", "results", "settings")}
+_MODULES["pricing"] = "llm.pricing"
 _DEFINED_IN = {
     "types": ("Chunk", "Document", "Hit"),
     "datasets": ("BERLIN", "load_corpus"),
-    "chunking": ("chunk_chars", "chunk_paragraphs", "chunk_sentences"),
+    "chunking": ("chunk_chars", "chunk_corpus", "chunk_paragraphs", "chunk_sentences"),
     "metrics": ("Interval", "bootstrap_ci", "paired_difference"),
     "results": ("load_result", "published"),
     "llm.local": ("LocalLLM",),
@@ -39,7 +40,7 @@ __all__ = sorted([*_MODULES, *_MODULE_OF])
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name in _MODULE_OF:
         return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,12 +2,11 @@
 
 from rag_lab.evaluation.diagnosis import ADVICE, FAILURE_MODES, diagnose, plot_diagnosis, summarise
 from rag_lab.evaluation.questions import generate_questions, report_questions
-from rag_lab.evaluation.scoring import contains_answer, is_correct, model_judge, outcome
+from rag_lab.evaluation.scoring import is_correct, model_judge, outcome
 
 __all__ = [
     "ADVICE",
     "FAILURE_MODES",
-    "contains_answer",
     "diagnose",
     "generate_questions",
     "is_correct",
