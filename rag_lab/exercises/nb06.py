@@ -89,7 +89,7 @@ def check_attack(attempt: str) -> str | None:
 def check_left(attempt: int) -> str | None:
     """Tokens left for sources in ``WINDOW``."""
     right = context_budget(WINDOW, SYSTEM, HISTORY, QUESTION, MAX_OUTPUT, TEMPLATE)
-    slips = {
+    slips: dict[float, str] = {
         right + MAX_OUTPUT: "the answer is written into the same window: keep room for its longest form",
         right + TEMPLATE: "the layout's tags and the chat format take tokens too",
         right + HISTORY: "the earlier turns are sent again with every request",
