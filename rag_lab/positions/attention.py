@@ -1,7 +1,7 @@
-"""Where a model looks as it is about to answer: the share of its attention that falls on each passage of the prompt.
+"""The share of a model's attention on each passage of the prompt, just before it answers.
 
-A caution: attention says which tokens' states were mixed in, not what the answer rests on (Jain & Wallace 2019, arXiv
-1902.10186). The first tokens of a prompt draw much of it whatever they say (Xiao et al. 2023, arXiv 2309.17453).
+A caution: attention says which tokens' states were mixed in, not what the answer is based on (Jain & Wallace 2019,
+arXiv 1902.10186). The first tokens of a prompt get much of it whatever they say (Xiao et al. 2023, arXiv 2309.17453).
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ TokenRange = tuple[int, int]
 
 
 def pool_attention(weights: np.ndarray, spans: Sequence[TokenRange]) -> np.ndarray:
-    """The mean of ``weights`` (layers, heads, tokens) over layers and heads, added up over each span's tokens.
+    """The mean of ``weights`` (layers, heads, tokens) over layers and heads, summed over each span: (spans,).
 
-    A head's weights sum to 1, so each value of the result (spans,) is a share of the attention, 0 to 1. ValueError
-    for another shape, or for a span, ``(start, end)`` with ``end`` outside, that is empty or passes the last token.
+    The weights of a head sum to 1, so each value is a share of the attention, 0 to 1. A span is ``(start, end)``
+    with ``end`` excluded. Raises ValueError for another shape, or if a span is empty or passes the last token.
     """
     if weights.ndim != 3:
         raise ValueError(f"weights have the shape {weights.shape}; (layers, heads, tokens) is needed.")
@@ -32,12 +32,12 @@ def pool_attention(weights: np.ndarray, spans: Sequence[TokenRange]) -> np.ndarr
 
 
 def answer_attention(llm: LocalLLM, prompt: Prompt, passages: Sequence[str]) -> np.ndarray:
-    """The share of attention on each of ``passages`` from the prompt's last token, which gives the answer's first.
+    """The share of attention on each of ``passages`` from the prompt's last token, which predicts the next one.
 
-    Returns (passages,), each 0 to 1; what is missing to 1 falls on the question, the instructions and the control
-    tokens. The passages stand in the user's last turn in this order. With a last turn by the assistant it is the next
-    token of that beginning that is looked at. Attention is computed in full ("eager"), which other implementations
-    do not return; the model has its own again afterwards. ValueError for a passage that is not there.
+    Returns (passages,), each 0 to 1; the rest of the attention is on the question, the instructions and the control
+    tokens. The passages are in the user's last turn, in this order. If the prompt has a prefill, the last token is
+    the prefill's. The attention implementation is switched to "eager" (the only one that returns weights) and back.
+    Raises ValueError if a passage is not there.
     """
     ids = chat_tokens(llm.tokenizer, prompt).ids
     spans = passage_spans(llm.tokenizer, prompt, passages)
@@ -51,9 +51,9 @@ def answer_attention(llm: LocalLLM, prompt: Prompt, passages: Sequence[str]) -> 
 
 
 def last_token_weights(model: Any, ids: Sequence[int]) -> np.ndarray:
-    """Attention of the last of ``ids`` to all of them, (layers, heads, tokens), of a model with eager attention.
+    """Attention from the last of ``ids`` to all of them, (layers, heads, tokens); the model's attention is "eager".
 
-    The others are read first and only the last is asked for its weights: all of them are tokens squared in memory.
+    The other ids are prefilled first, without weights: the weights of all tokens would take memory of tokens squared.
     """
     import torch
     from transformers import DynamicCache
@@ -68,16 +68,16 @@ def last_token_weights(model: Any, ids: Sequence[int]) -> np.ndarray:
 
 
 def passage_spans(tokenizer: Any, prompt: Prompt, passages: Sequence[str]) -> list[TokenRange]:
-    """Where each passage stands in the prompt's token ids: ``(start, end)``, ``end`` outside.
+    """The range of each passage in the prompt's token ids: ``(start, end)``, ``end`` excluded.
 
-    A token that holds a passage's last character and more is left out of it, and one that holds its first is in.
+    A token that reaches past a passage's last character is left out; one that contains its first character is in.
     """
     user = max(i for i, turn in enumerate(prompt.turns) if turn.role == "user")
     text = prompt.turns[user].text
     ids = chat_tokens(tokenizer, prompt).ids
 
     def tokens_before(end: int) -> int:
-        """What the ids have in common with those of the same prompt cut off at a character."""
+        """The length of the common prefix with the ids of the same prompt, cut off at a character."""
         cut = replace(prompt, turns=(*prompt.turns[:user], Turn("user", (Block(text[:end]),))))
         return common_length(ids, chat_tokens(tokenizer, cut).ids)
 

@@ -1,26 +1,28 @@
-"""The same questions under several conditions, put to a local model or to Claude, and their answers judged."""
+"""The same questions under several conditions: prompts answered by any language model, and the answers scored."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from rag_lab.llm.claude import ClaudeLLM
-from rag_lab.llm.language_model import CallFailed
+from rag_lab.llm.language_model import CallFailed, LanguageModel, ScoringModel, gives_likelihoods
 from rag_lab.llm.prompt import Prompt
-from rag_lab.positions.curves import ConditionResults
+from rag_lab.metrics import Interval, bootstrap_ci, paired_difference
 from rag_lab.prompting.build import REFUSAL
+from rag_lab.results import interval_fields
 from rag_lab.storage import Store, content_key
 from rag_lab.text.answer_matching import best_subspan_em, first_line
 
-STOP = ("\n",)  # only the first line is judged
-OutcomesType = TypeVar("OutcomesType", bound=ConditionResults)
+STOP = ("\n",)  # only the first line is scored
+
+Measure = Literal["accuracy", "log_likelihood", "refused"]
+Reply = tuple[str, float | None] | CallFailed  # an answer and the log-likelihood of the gold answer
 
 
 @dataclass(frozen=True)
 class PromptSet:
-    """One question under every condition: a prompt each, the gold answer and all that is accepted."""
+    """One question under every condition: one prompt each, the gold answer, and every accepted answer."""
 
     id: str
     prompts: tuple[Prompt, ...]
@@ -28,80 +30,146 @@ class PromptSet:
     accepted: tuple[str, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class ConditionResults:
+    """What a model answered to ``n`` questions under each condition.
+
+    ``accuracy`` (0 or 1), ``refused`` (0 or 1) and ``log_likelihood`` of the gold answer (nats, summed over its
+    tokens; None if the model gives none) are arrays (n, conditions), NaN where a call failed. ``errors`` holds the
+    reasons by (question, condition). A question with an error anywhere is left out everywhere, so that all conditions
+    have the same questions.
+    """
+
+    model: str
+    task: str
+    conditions: tuple[Any, ...]
+    questions: tuple[str, ...]
+    answers: tuple[tuple[str, ...], ...]
+    accuracy: np.ndarray
+    refused: np.ndarray
+    log_likelihood: np.ndarray | None
+    errors: dict[tuple[str, Any], str]
+
+    @property
+    def complete(self) -> np.ndarray:
+        """Which questions were answered under every condition, (n,) of bool."""
+        return ~np.isnan(self.accuracy).any(axis=1)
+
+    def values(self, measure: Measure = "accuracy") -> np.ndarray:
+        """The measure for the complete questions, (complete, conditions).
+
+        Raises ValueError if the measure is unknown, if the model gives no likelihood, or if no question is complete.
+        """
+        if measure not in get_args(Measure):
+            raise ValueError(f"There is no measure {measure!r}; there are: {', '.join(get_args(Measure))}.")
+        array = getattr(self, measure)
+        if array is None:
+            raise ValueError(f"{self.model} gives no likelihood; measure its accuracy.")
+        if not self.complete.any():
+            if not self.errors:
+                raise ValueError(f"{self.task}: there are no questions.")
+            reason = next(iter(self.errors.values()))
+            raise ValueError(f"No question was answered under every condition; the first error was: {reason}")
+        return array[self.complete]
+
+    def intervals(self, measure: Measure = "accuracy") -> list[Interval]:
+        """Mean and 95% bootstrap interval under each condition."""
+        return [bootstrap_ci(column) for column in self.values(measure).T]
+
+    def difference(self, first: Any, second: Any, measure: Measure = "accuracy") -> Interval:
+        """Mean of condition ``first`` − ``second``, paired by question, with its 95% interval.
+
+        Raises ValueError if one of them is not a condition.
+        """
+        if unknown := [one for one in (first, second) if one not in self.conditions]:
+            raise ValueError(
+                f"There is no condition {unknown[0]!r}; there are: {', '.join(map(str, self.conditions))}."
+            )
+        a, b = (self.values(measure)[:, self.conditions.index(one)] for one in (first, second))
+        return paired_difference(a, b)
+
+    def rows(self, label: str, measures: Sequence[Measure]) -> list[dict[str, Any]]:
+        """For a results file: one row per measure and condition, with its interval and the number of errors."""
+        return [
+            {"task": self.task, "measure": measure, label: condition, "errors": len(self.errors)}
+            | interval_fields(interval)
+            for measure in measures
+            for condition, interval in zip(self.conditions, self.intervals(measure), strict=True)
+        ]
+
+
 def run_conditions(
-    kind: type[OutcomesType],
-    llm: Any,
+    llm: LanguageModel,
     task: str,
     conditions: tuple[Any, ...],
-    asked: Sequence[PromptSet],
+    prompt_sets: Sequence[PromptSet],
     max_tokens: int,
     store: Store | None = None,
-) -> OutcomesType:
-    """Ask every question under every condition, and judge the first lines of the answers.
+) -> ConditionResults:
+    """Answer every question under every condition and score the first lines of the answers.
 
-    A LocalLLM gives likelihoods too, and with ``store`` its answers are kept as they come and not asked for again.
-    A ClaudeLLM's calls are estimated first, capped, recorded, four at a time; one that fails is an error. TypeError
-    for the name of a model and other things that are none.
+    A local model gives likelihoods too; its answers are kept in ``store`` as they come and not generated again. For a
+    paid model the calls are estimated, capped and recorded; a call that fails is an error of its condition.
     """
-    paid = isinstance(llm, ClaudeLLM)
-    if isinstance(llm, type) or not (paid or hasattr(llm, "generate_and_score")):
-        name = repr(llm) if isinstance(llm, str) else "a name"
-        raise TypeError(f"{llm!r} is no model: pass LocalLLM.load({name}) or ClaudeLLM({name}).")
-    replies = iter(_ask_claude(llm, asked, max_tokens) if paid else _ask_local(llm, asked, max_tokens, store))
-    shape = (len(asked), len(conditions))
-    accuracy, refused, likelihood = np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
+    if isinstance(llm, type) or not hasattr(llm, "complete_groups"):
+        raise TypeError(f"{llm!r} is not a language model: load one with LocalLLM.load(name) or ClaudeLLM(name).")
+    if gives_likelihoods(llm):
+        replies = _generate_and_score(llm, prompt_sets, max_tokens, store)
+    else:
+        replies = _complete(llm, prompt_sets, max_tokens)
+    shape = (len(prompt_sets), len(conditions))
+    accuracy, refused, likelihood = (np.full(shape, np.nan) for _ in range(3))
     answers: list[tuple[str, ...]] = []
     errors: dict[tuple[str, Any], str] = {}
-    for i, question in enumerate(asked):
-        row: list[str] = []
-        for j, condition in enumerate(conditions):
-            reply = next(replies)
+    for i, (question, row) in enumerate(zip(prompt_sets, replies, strict=True)):
+        for j, reply in enumerate(row):
             if isinstance(reply, CallFailed):
-                errors[question.id, condition] = str(reply)
-                row.append("")
+                errors[question.id, conditions[j]] = str(reply)
                 continue
             text, nats = reply
-            row.append(first_line(text))
             accuracy[i, j] = best_subspan_em(text, question.accepted)
-            refused[i, j] = float(text.strip().startswith(REFUSAL))
+            refused[i, j] = text.strip().startswith(REFUSAL)
             likelihood[i, j] = np.nan if nats is None else nats
-        answers.append(tuple(row))
-    return kind(
+        answers.append(tuple("" if isinstance(reply, CallFailed) else first_line(reply[0]) for reply in row))
+    return ConditionResults(
         llm.name,
         task,
         conditions,
-        tuple(question.id for question in asked),
+        tuple(question.id for question in prompt_sets),
         tuple(answers),
         accuracy,
         refused,
-        None if paid else likelihood,
+        likelihood if gives_likelihoods(llm) else None,
         errors,
     )
 
 
-Reply = tuple[str, float | None] | CallFailed
-
-
-def _ask_local(llm: Any, asked: Sequence[PromptSet], max_tokens: int, store: Store | None) -> list[Reply]:
-    """Every prompt of every question in turn; what ``store`` has is not asked again."""
-    prompts = [(prompt, question.gold) for question in asked for prompt in question.prompts]
-    keys = [content_key(llm.identity, llm.dtype, asdict(p), gold, max_tokens, STOP) for p, gold in prompts]
-    known = {key: record for key in keys if store is not None and (record := store.get(key))}
-    missing = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in known}
-    todo = list(missing)
-    asking = [missing[key][0] for key in todo], [missing[key][1] for key in todo]
-    for number, completion, nats in llm.generate_and_score(*asking, max_tokens, STOP):
-        known[todo[number]] = {"text": completion.text, "log_likelihood": nats}
+def _generate_and_score(
+    llm: ScoringModel, prompt_sets: Sequence[PromptSet], max_tokens: int, store: Store | None
+) -> list[list[Reply]]:
+    """Answers and likelihoods for each question; what ``store`` has is not generated again."""
+    known: dict[str, dict[str, Any]] = {}
+    missing: dict[str, tuple[Prompt, str]] = {}
+    keys: list[list[str]] = []
+    for question in prompt_sets:
+        keys.append([])
+        for prompt in question.prompts:
+            key = content_key(llm.identity, llm.dtype, asdict(prompt), question.gold, max_tokens, STOP)
+            keys[-1].append(key)
+            if store is not None and (record := store.get(key)):
+                known[key] = record
+            else:
+                missing[key] = prompt, question.gold
+    order = list(missing)
+    prompts, golds = [missing[key][0] for key in order], [missing[key][1] for key in order]
+    for number, completion, nats in llm.generate_and_score(prompts, golds, max_tokens, STOP):
+        known[order[number]] = {"text": completion.text, "log_likelihood": nats}
         if store is not None:
-            store.put(todo[number], known[todo[number]])
-    return [(known[key]["text"], known[key]["log_likelihood"]) for key in keys]
+            store.put(order[number], known[order[number]])
+    return [[(known[key]["text"], known[key]["log_likelihood"]) for key in row] for row in keys]
 
 
-def _ask_claude(llm: ClaudeLLM, asked: Sequence[PromptSet], max_tokens: int) -> list[Reply]:
-    """One question's prompts one after the other, so that a later one finds in the cache what an earlier wrote."""
-    outcomes = llm.complete_groups([question.prompts for question in asked], max_tokens)
-    return [
-        outcome if isinstance(outcome, CallFailed) else (outcome.text, None)
-        for group in outcomes
-        for outcome in group
-    ]
+def _complete(llm: LanguageModel, prompt_sets: Sequence[PromptSet], max_tokens: int) -> list[list[Reply]]:
+    """Answers for each question. Its prompts are one group, because they share cached prefixes."""
+    groups = llm.complete_groups([question.prompts for question in prompt_sets], max_tokens)
+    return [[one if isinstance(one, CallFailed) else (one.text, None) for one in group] for group in groups]

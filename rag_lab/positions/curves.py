@@ -1,99 +1,49 @@
-"""Answers under several conditions, the same questions under each; and the shape of a curve over positions."""
+"""How well a model uses a passage, by its position in the prompt (Liu et al. 2023, arXiv 2307.03172)."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from rag_lab.metrics import Interval, bootstrap_ci, paired_difference
+from rag_lab.llm.language_model import LanguageModel
+from rag_lab.llm.prompt import Prompt
+from rag_lab.metrics import Interval, paired_difference
+from rag_lab.positions.conditions import ConditionResults, Measure, PromptSet, run_conditions
+from rag_lab.storage import Store
 
-Measure = Literal["accuracy", "log_likelihood", "refused"]
 Shape = Literal["U-shaped", "inverted U", "primacy", "recency", "flat"]
 
 # Two contrasts decide about a shape. At 97.5% each they hold together at 95% (Bonferroni).
-VERDICT_LEVEL = 0.975
+SHAPE_LEVEL = 0.975
 # With fewer questions, all of them agree by chance more often than that leaves room for: 2 · 0.5ⁿ > 0.025.
 FEWEST = 7
 
 
-@dataclass(frozen=True, eq=False)
-class ConditionResults:
-    """What a model answered to ``n`` questions under each condition.
-
-    ``accuracy`` (0 or 1), ``refused`` (0 or 1) and ``log_likelihood`` of the gold answer (nats, summed over its
-    tokens; None where a model gives none) are arrays (n, conditions), NaN where a call failed. ``errors`` holds the
-    reasons by (question, condition). A question with an error anywhere is left out everywhere, so that all conditions
-    have the same questions.
-    """
-
-    model: str
-    task: str
-    conditions: tuple[Any, ...]
-    questions: tuple[str, ...]
-    answers: tuple[tuple[str, ...], ...]
-    accuracy: np.ndarray
-    refused: np.ndarray
-    log_likelihood: np.ndarray | None
-    errors: dict[tuple[str, Any], str]
+class Task(Protocol):
+    """What position curves are measured on: ``size`` positions for the gold, answers of at most ``max_tokens``."""
 
     @property
-    def complete(self) -> np.ndarray:
-        """Which questions were answered under every condition, (n,) of bool."""
-        return ~np.isnan(self.accuracy).any(axis=1)
-
-    def values(self, measure: Measure = "accuracy") -> np.ndarray:
-        """The measure for the complete questions, (complete, conditions).
-
-        ValueError for another measure, where the model gives no likelihood, or where no question is complete.
-        """
-        if measure not in get_args(Measure):
-            raise ValueError(f"There is no measure {measure!r}; there are: {', '.join(get_args(Measure))}.")
-        array = getattr(self, measure)
-        if array is None:
-            raise ValueError(f"{self.model} gives no likelihood; measure its accuracy.")
-        if not self.complete.any():
-            if not self.errors:
-                raise ValueError(f"{self.task}: no question was asked.")
-            reason = next(iter(self.errors.values()))
-            raise ValueError(f"No question was answered under every condition; the first error was: {reason}")
-        return array[self.complete]
-
-    def intervals(self, measure: Measure = "accuracy") -> list[Interval]:
-        """Mean and 95% bootstrap interval under each condition."""
-        return [bootstrap_ci(column) for column in self.values(measure).T]
-
-    def difference(self, first: Any, second: Any, measure: Measure = "accuracy") -> Interval:
-        """Mean of ``first`` less ``second``, two of the conditions, paired by question, with its 95% interval.
-
-        ValueError for what is no condition.
-        """
-        if unknown := [one for one in (first, second) if one not in self.conditions]:
-            raise ValueError(
-                f"There is no condition {unknown[0]!r}; there are: {', '.join(map(str, self.conditions))}."
-            )
-        columns = self.values(measure)[:, [self.conditions.index(first), self.conditions.index(second)]]
-        return paired_difference(columns[:, 0], columns[:, 1])
-
-    def rows(self, label: str, measures: Sequence[Measure]) -> list[dict[str, Any]]:
-        """One dict a measure and condition with value, low, high, n and the errors left out, for a results file."""
-        return [
-            {"task": self.task, "measure": measure, label: condition, "errors": len(self.errors)}
-            | {f: round(getattr(interval, f), 5) for f in ("value", "low", "high", "n")}
-            for measure in measures
-            for condition, interval in zip(self.conditions, self.intervals(measure), strict=True)
-        ]
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def max_tokens(self) -> int: ...
+    def items(self, n: int, seed: int = 0) -> Sequence[Any]: ...
+    def prompt(self, item: Any, position: int) -> Prompt: ...
+    def gold(self, item: Any) -> str: ...
+    def accepted(self, item: Any) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True)
 class CurveShape:
-    """The shape of a curve by its contrasts, each with its interval (97.5%, so 95% for the two that decide), widened
-    for few questions (see ``expanded``).
+    """The shape of a curve and its contrasts. Two decide, each with a 97.5% interval: together they hold at 95%.
 
-    ``ends_against_middle``: mean of first and last position less the mean of all between. ``first_against_last``:
-    first less last. ``weaker_end_against_middle``: the end with the lower mean less the mean of all between.
+    ``ends_against_middle``: mean of the first and last position − mean of all between. ``first_against_last``: first
+    − last. ``weaker_end_against_middle``: the end with the lower mean − mean of all between. Intervals of few
+    questions are widened (see ``expanded``).
     """
 
     shape: Shape
@@ -103,28 +53,26 @@ class CurveShape:
 
     def __str__(self) -> str:
         ends, sides = self.ends_against_middle, self.first_against_last
-        return (
-            f"{self.shape}: ends against middle {ends.value:+.3f} [{ends.low:+.3f}, {ends.high:+.3f}], "
-            f"first against last {sides.value:+.3f} [{sides.low:+.3f}, {sides.high:+.3f}], n = {ends.n}"
-        )
+        return f"{self.shape}: ends against middle {ends:+.3f}, first against last {sides:+.3f}, n = {ends.n}"
 
 
 class PositionCurve(ConditionResults):
-    """``Outcomes`` whose conditions are positions of the gold, from 0, in ascending order."""
+    """``ConditionResults`` whose conditions are positions of the gold, from 0, in ascending order."""
 
     @property
     def positions(self) -> tuple[int, ...]:
         """The conditions."""
         return self.conditions
 
-    def verdict(self, measure: Measure = "accuracy") -> CurveShape:
-        """The curve's shape, as far as its contrasts tell it.
+    def classify(self, measure: Measure = "accuracy") -> CurveShape:
+        """The curve's shape, as far as its contrasts show one.
 
-        Ends over the middle: ``U-shaped``, but where one end is better than the other and the weaker end not over the
-        middle, ``primacy`` (the first) or ``recency`` (the last); so too where only first and last differ. Ends under
-        the middle: ``inverted U``, or primacy or recency where the better end is not under it. No contrast that
-        excludes zero, or fewer than seven questions: ``flat``, which says that none was found with so many questions.
-        ValueError for fewer than three positions.
+        If the ends are above the middle: ``U-shaped``; but if the ends differ and the weaker one is not above the
+        middle, ``primacy`` (the first is better) or ``recency`` (the last is). If the ends are below the middle:
+        ``inverted U``; but if the ends differ and the better one is not below the middle, primacy or recency. If only
+        first and last differ: primacy or recency. If no contrast excludes zero, or with fewer than seven questions:
+        ``flat``, which means that none was found with this many questions. Raises ValueError for fewer than three
+        positions.
         """
         values = self.values(measure)
         if values.shape[1] < 3:
@@ -145,13 +93,34 @@ class PositionCurve(ConditionResults):
         return CurveShape(shape, ends, sides, weaker_against)
 
 
-def shuffle_positions(curve: PositionCurve, seed: int = 0) -> PositionCurve:
-    """The curve with each question's values shuffled over the positions: whatever positions do is gone.
+def position_curve(
+    llm: LanguageModel, task: Task, positions: Sequence[int], n: int, seed: int = 0, store: Store | None = None
+) -> PositionCurve:
+    """Answer the task's ``n`` questions (the same for the same ``seed``) with the gold at each of ``positions``.
 
-    Its verdict must be flat, but for one seed in twenty or so, which is what 95% means.
+    A LocalLLM gives the likelihood of the gold answer too; with ``store`` its answers are kept as they come, and a
+    second run generates only what is missing. The calls of a ClaudeLLM are estimated, capped and recorded; one that
+    fails is an error of the curve. Accuracy is best-subspan exact match of the answer's first line
+    (``answer_matching``). Raises ValueError if the task does not have the positions.
     """
-    chance = np.random.default_rng(seed)
-    order = np.argsort(chance.random(curve.accuracy.shape), axis=1)
+    positions = tuple(sorted(set(positions)))
+    if not positions or positions[0] < 0 or positions[-1] >= task.size:
+        raise ValueError(f"positions {list(positions)} are not in 0 to {task.size - 1}, which {task.name} has.")
+    prompt_sets = [
+        PromptSet(item.id, tuple(task.prompt(item, p) for p in positions), task.gold(item), task.accepted(item))
+        for item in task.items(n, seed)
+    ]
+    found = run_conditions(llm, task.name, positions, prompt_sets, task.max_tokens, store)
+    return PositionCurve(**vars(found))
+
+
+def shuffle_positions(curve: PositionCurve, seed: int = 0) -> PositionCurve:
+    """A permutation control: each question's values shuffled over the positions, so that no effect of them is left.
+
+    Its shape must be flat, except for about one seed in twenty, which is what 95% means.
+    """
+    rng = np.random.default_rng(seed)
+    order = np.argsort(rng.random(curve.accuracy.shape), axis=1)
 
     def shuffled(array: np.ndarray) -> np.ndarray:
         return np.take_along_axis(array, order, axis=1)
@@ -169,15 +138,15 @@ def shuffle_positions(curve: PositionCurve, seed: int = 0) -> PositionCurve:
 
 
 def _contrast(a: np.ndarray, b: np.ndarray) -> Interval:
-    return paired_difference(a, b, level=expanded(VERDICT_LEVEL, len(a)))
+    return paired_difference(a, b, level=expanded(SHAPE_LEVEL, len(a)))
 
 
 def expanded(level: float, n: int) -> float:
-    """The level, over ``level``, at which a percentile bootstrap interval of ``n`` values covers about ``level``.
+    """The level, above ``level``, at which a percentile bootstrap interval of ``n`` values covers about ``level``.
 
-    Plain ones of few values are too narrow: by √((n − 1)/n), and since they have the normal distribution's tails
-    instead of Student's (Hesterberg 2015, arXiv 1411.5279, "expanded percentile"). Student's quantile is that of
-    Abramowitz & Stegun, 26.7.5. Under ``FEWEST`` values, which decide nothing, the level stays.
+    Plain intervals of few values are too narrow: by √((n − 1)/n), and because they have the tails of the normal
+    distribution instead of Student's (Hesterberg 2015, arXiv 1411.5279, "expanded percentile"). Student's quantile is
+    that of Abramowitz & Stegun, 26.7.5. Below ``FEWEST`` values, which decide nothing, the level stays.
     """
     if n < FEWEST:
         return level
@@ -188,7 +157,5 @@ def expanded(level: float, n: int) -> float:
 
 
 def _sign(interval: Interval) -> int:
-    """1 or -1 where the interval lies on one side of zero, else 0."""
-    if interval.n < FEWEST:
-        return 0
-    return int(interval.low > 0) - int(interval.high < 0)
+    """1 or -1 if the interval lies on one side of zero, else 0."""
+    return 0 if interval.n < FEWEST else int(interval.low > 0) - int(interval.high < 0)

@@ -4,10 +4,10 @@ from rag_lab import settings
 from rag_lab.datasets import KV_FILE
 from rag_lab.llm.load import is_paid
 from rag_lab.models.hub import BUNDLED
-from rag_lab.positions.curves import ConditionResults, PositionCurve
-from rag_lab.positions.experiment import baselines, position_curve
+from rag_lab.positions.conditions import ConditionResults
+from rag_lab.positions.curves import PositionCurve, position_curve
 from rag_lab.positions.key_value import KeyValueTask
-from rag_lab.positions.multi_document import MultiDocumentTask
+from rag_lab.positions.multi_document import MultiDocumentTask, baselines
 from rag_lab.reproduce.models import Models
 from rag_lab.results import Comparison, Published, exactly, published
 from rag_lab.storage import Store

@@ -20,7 +20,7 @@ from rag_lab.llm.chat_template import chat_tokens, text_tokens
 from rag_lab.llm.local import LocalLLM
 from rag_lab.llm.prompt import Prompt
 from rag_lab.positions.conditions import STOP
-from rag_lab.positions.experiment import Task
+from rag_lab.positions.curves import Task
 from rag_lab.positions.key_value import KeyValueTask
 from rag_lab.positions.multi_document import MultiDocumentTask
 from tests.benchmarks.rows import plain_transformers

@@ -17,7 +17,7 @@ from rag_lab.datasets import files_of
 from rag_lab.llm.local import LocalLLM
 from rag_lab.metrics import paired_difference
 from rag_lab.models.encoder import Encoder
-from rag_lab.positions.curves import ConditionResults, Measure
+from rag_lab.positions.conditions import ConditionResults, Measure
 from rag_lab.positions.ordering import MAX_TOKENS, Ranking, chunk_count_experiment, ordering_experiment, rank_passages
 from rag_lab.prompting.build import build_prompt
 from rag_lab.prompting.templates import assign_sources

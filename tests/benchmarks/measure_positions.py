@@ -16,10 +16,10 @@ from typing import Any
 from rag_lab import results, settings
 from rag_lab.datasets import files_of
 from rag_lab.llm.local import LocalLLM
-from rag_lab.positions.curves import ConditionResults, Measure, PositionCurve, shuffle_positions
-from rag_lab.positions.experiment import baselines, position_curve
+from rag_lab.positions.conditions import ConditionResults, Measure
+from rag_lab.positions.curves import PositionCurve, position_curve, shuffle_positions
 from rag_lab.positions.key_value import KeyValueTask
-from rag_lab.positions.multi_document import MultiDocumentTask, paper_file
+from rag_lab.positions.multi_document import MultiDocumentTask, baselines, paper_file
 from rag_lab.storage import Store
 
 COMMAND = "python -m tests.benchmarks.measure_positions"
@@ -40,25 +40,25 @@ NQ: list[tuple[int, list[int], int]] = [
 
 
 def rows_of(curve: PositionCurve) -> list[dict[str, Any]]:
-    """A row a measure and position, and for each measure one with the verdict, and that of the null control."""
+    """One row per measure and position, and per measure one with the shape and that of the permutation control."""
     rows = curve.rows("position", MEASURES)
     for measure in MEASURES:
-        verdict = curve.verdict(measure)
+        shape = curve.classify(measure)
         rows.append(
             {
                 "task": curve.task,
                 "measure": measure,
-                "shape": verdict.shape,
-                "ends_against_middle": results.interval_fields(verdict.ends_against_middle),
-                "first_against_last": results.interval_fields(verdict.first_against_last),
-                "weaker_end_against_middle": results.interval_fields(verdict.weaker_end_against_middle),
-                "null_shape": shuffle_positions(curve).verdict(measure).shape,
+                "shape": shape.shape,
+                "ends_against_middle": results.interval_fields(shape.ends_against_middle),
+                "first_against_last": results.interval_fields(shape.first_against_last),
+                "weaker_end_against_middle": results.interval_fields(shape.weaker_end_against_middle),
+                "null_shape": shuffle_positions(curve).classify(measure).shape,
                 "null_flat_of_100": sum(
-                    shuffle_positions(curve, s).verdict(measure).shape == "flat" for s in range(100)
+                    shuffle_positions(curve, s).classify(measure).shape == "flat" for s in range(100)
                 ),
             }
         )
-        print(f"{curve.task}, {measure}: {verdict}", flush=True)
+        print(f"{curve.task}, {measure}: {shape}", flush=True)
     return rows
 
 

@@ -5,7 +5,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from rag_lab.positions.curves import ConditionResults, PositionCurve, expanded, shuffle_positions
+from rag_lab.positions.conditions import ConditionResults
+from rag_lab.positions.curves import PositionCurve, expanded, shuffle_positions
 
 
 def curve_of(values: np.ndarray, likelihood: bool = False) -> PositionCurve:
@@ -47,16 +48,16 @@ def drawn(means: list[float], n: int = 200, seed: int = 0) -> PositionCurve:
     ],
 )
 def test_a_known_curve_gets_its_name(means: list[float], shape: str) -> None:
-    assert drawn(means).verdict().shape == shape
+    assert drawn(means).classify().shape == shape
 
 
 def test_contrasts_by_hand() -> None:
     # Two questions, three positions. Ends less middle: (1 + 0) / 2 - 0 = 0.5 and (1 + 1) / 2 - 1 = 0: mean 0.25.
-    verdict = curve_of(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]])).verdict()
-    assert verdict.ends_against_middle.value == 0.25
-    assert verdict.first_against_last.value == 0.5
-    assert verdict.weaker_end_against_middle.value == 0.0
-    assert verdict.ends_against_middle.n == 2
+    shape = curve_of(np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]])).classify()
+    assert shape.ends_against_middle.value == 0.25
+    assert shape.first_against_last.value == 0.5
+    assert shape.weaker_end_against_middle.value == 0.0
+    assert shape.ends_against_middle.n == 2
 
 
 def test_a_question_with_an_error_is_left_out_everywhere() -> None:
@@ -90,34 +91,34 @@ def test_rows_spell_out_their_intervals() -> None:
 @pytest.mark.parametrize(("n", "shape"), [(1, "flat"), (6, "flat"), (7, "U-shaped")])
 def test_a_few_questions_that_agree_are_no_shape(n: int, shape: str) -> None:
     # Six coins fall alike in 2 · 0.5⁶ = 3.1% of cases, seven in 1.6%; a contrast leaves 2.5% to chance.
-    assert curve_of(np.tile([1.0, 0.0, 1.0], (n, 1))).verdict().shape == shape
+    assert curve_of(np.tile([1.0, 0.0, 1.0], (n, 1))).classify().shape == shape
 
 
 def test_what_was_not_measured_is_named() -> None:
-    with pytest.raises(ValueError, match="no question was asked"):
-        curve_of(np.zeros((0, 3))).verdict()
+    with pytest.raises(ValueError, match="there are no questions"):
+        curve_of(np.zeros((0, 3))).classify()
     with pytest.raises(ValueError, match="no measure 'f1'"):
         drawn([0.5, 0.5, 0.5]).values("f1")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no condition 7; there are: 0, 1, 2"):
         drawn([0.5, 0.5, 0.5]).difference(0, 7)
 
 
-def test_without_likelihood_or_middle_there_is_no_verdict() -> None:
+def test_without_likelihood_or_middle_there_is_no_shape() -> None:
     with pytest.raises(ValueError, match="gives no likelihood"):
-        drawn([0.5, 0.5, 0.5]).verdict("log_likelihood")
+        drawn([0.5, 0.5, 0.5]).classify("log_likelihood")
     with pytest.raises(ValueError, match="no middle"):
-        drawn([0.5, 0.5]).verdict()
+        drawn([0.5, 0.5]).classify()
 
 
-def test_the_null_control_is_flat() -> None:
+def test_the_permutation_control_is_flat() -> None:
     curve = drawn([0.95, 0.3, 0.2, 0.3, 0.9], n=60)
-    assert curve.verdict().shape == "U-shaped"
+    assert curve.classify().shape == "U-shaped"
     # At 95% five in a hundred may look like something; under Binomial(40, 0.05) more than 6 are one chance in 300.
-    shapes = [shuffle_positions(curve, seed).verdict().shape for seed in range(40)]
+    shapes = [shuffle_positions(curve, seed).classify().shape for seed in range(40)]
     assert shapes.count("flat") >= 34
 
 
-def test_the_null_control_moves_values_only_within_their_question() -> None:
+def test_the_permutation_control_moves_values_only_within_their_question() -> None:
     curve = replace(drawn([0.9, 0.3, 0.2], n=50), log_likelihood=np.arange(150.0).reshape(50, 3))
     shuffled = shuffle_positions(curve, 3)
     assert shuffled.log_likelihood is not None
@@ -161,5 +162,5 @@ def test_levels_of_fewer_than_decide_stay() -> None:
 def test_curves_of_chance_are_mostly_flat(n: int) -> None:
     """95% in the long run: 190 of 200, with a standard deviation of 3. Without ``expanded`` it is 170 with n = 7."""
     chance = np.random.default_rng(0)
-    flat = sum(curve_of(chance.normal(size=(n, 5))).verdict().shape == "flat" for _ in range(200))
+    flat = sum(curve_of(chance.normal(size=(n, 5))).classify().shape == "flat" for _ in range(200))
     assert flat >= 181

@@ -126,7 +126,7 @@ def test_pairs_come_from_the_papers_file_where_it_is(
 def test_a_file_of_other_pairs_than_its_name_says_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RAG_LAB_DATA", str(tmp_path))
     write_pairs(tmp_path, 140, written=139)
-    with pytest.raises(ValueError, match="record 1 is not 140 pairs of which one is asked for"):
+    with pytest.raises(ValueError, match="record 1 does not have 140 pairs, its key and value among them"):
         KeyValueTask(140, "json").items(1)
 
 

@@ -106,7 +106,7 @@ def test_bad_input_is_named() -> None:
         ordering_experiment(Recent({}), [ranking("a", 0)], ())
     with pytest.raises(ValueError, match="n is 2; 1 of the questions"):
         ordering_experiment(Recent({}), [ranking("a", 0), ranking("lost", None)], n=2)
-    with pytest.raises(ValueError, match="a has 3 passages and 5"):
+    with pytest.raises(ValueError, match="a has 3 passages, but 5"):
         chunk_count_experiment(Recent({}), [ranking("a", 0, 3)], (1, 5))
     with pytest.raises(ValueError, match="counts are"):
         chunk_count_experiment(Recent({}), [ranking("a", 0)], (0, 1))

@@ -147,6 +147,7 @@ class SmallWindow:
     name = identity = "stub"
     dtype = "none"
     window = 8192
+    log_likelihoods = complete_groups = None  # not used; their names say that this is a ScoringModel
 
     def generate_and_score(self, prompts: list[Prompt], *rest: object) -> Iterator[tuple[int, Completion, float]]:
         self.first = prompts[0].turns[-1].text

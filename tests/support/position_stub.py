@@ -1,4 +1,4 @@
-"""TEST DOUBLE: a reader that is right as often as a given curve says, by where in the prompt the gold stands."""
+"""TEST DOUBLE: a model that is right as often as a given curve says, by the position of the gold in the prompt."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,10 +7,11 @@ from rag_lab.llm.prompt import Completion, Prompt, Usage
 
 
 class CurveReader:
-    """Finds ``accepted`` answers by their place in the prompt; ``asked`` counts the prompts."""
+    """Gives the gold answer with the chance of its position; ``asked`` counts the prompts."""
 
     name = identity = "stub"
     dtype = "none"
+    log_likelihoods = complete_groups = None  # not used; their names say that this is a ScoringModel
 
     def __init__(self, chances: Mapping[int, float], separator: str = "\n") -> None:
         self.chances = chances

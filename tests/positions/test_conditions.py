@@ -9,10 +9,9 @@ from rag_lab.llm.claude import ClaudeLLM
 from rag_lab.llm.local import LocalLLM
 from rag_lab.llm.prompt import Completion, Usage
 from rag_lab.llm.spending import OverBudget
-from rag_lab.positions.curves import shuffle_positions
-from rag_lab.positions.experiment import baselines, position_curve
+from rag_lab.positions.curves import position_curve, shuffle_positions
 from rag_lab.positions.key_value import KeyValueTask
-from rag_lab.positions.multi_document import MultiDocumentTask
+from rag_lab.positions.multi_document import MultiDocumentTask, baselines
 from rag_lab.storage import Store
 from tests.support.local_model import smollm2
 from tests.support.messages_server import (
@@ -40,9 +39,9 @@ def test_a_known_curve_is_recovered(chances: list[float], shape: str) -> None:
     assert curve.positions == tuple(POSITIONS)
     for interval, chance in zip(curve.intervals(), chances, strict=True):
         assert abs(interval.value - chance) < 0.13  # three standard errors of 150 draws
-    assert curve.verdict().shape == shape
+    assert curve.classify().shape == shape
     assert [i.value for i in curve.intervals("log_likelihood")] == pytest.approx([-5 + 4 * c for c in chances])
-    assert shuffle_positions(curve).verdict().shape == "flat"
+    assert shuffle_positions(curve).classify().shape == "flat"
 
 
 def test_a_document_curve_is_recovered() -> None:
@@ -50,7 +49,7 @@ def test_a_document_curve_is_recovered() -> None:
     reader = CurveReader({0: 0.9, 1: 0.2, 2: 0.2, 3: 0.2, 4: 0.9}, separator="Document [")
     reader.chances = {place + 1: chance for place, chance in reader.chances.items()}  # the instruction comes first
     curve = position_curve(reader, task, range(5), n=60)
-    assert curve.verdict().shape == "U-shaped"
+    assert curve.classify().shape == "U-shaped"
     assert curve.questions == tuple(item.id for item in task.items(60))
 
 
@@ -145,6 +144,6 @@ def test_claude_is_not_asked_beyond_the_cap(messages_server: MessagesServer, mon
 
 
 @pytest.mark.parametrize("other", [None, "smollm2", 42, LocalLLM])
-def test_what_is_no_model_is_refused(other: object) -> None:
-    with pytest.raises(TypeError, match=r"is no model: pass LocalLLM.load\("):
+def test_what_is_not_a_model_is_refused(other: object) -> None:
+    with pytest.raises(TypeError, match=r"is not a language model: load one with LocalLLM.load\("):
         position_curve(other, KeyValueTask(5), [0], 1)
