@@ -68,7 +68,7 @@ def check_context(attempt: Callable[[Document, Chunk], str], corpus: Corpus, enc
         print(f"recall@5, {name}: {recall[name].mean():.3f} (n = {len(questions)})")
     for name in ("no context", "add_heading_context"):
         gain = paired_difference(recall["yours"], recall[name])
-        print(f"yours − {name}: {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]")
+        print(f"yours − {name}: {gain:+.3f}")
     if recall["yours"].mean() > recall["no context"].mean():
         return None
     return "your context finds no more than none: does it name what the question names, the document's subject?"

@@ -122,7 +122,7 @@ def check_rule(attempt: Rule, corpus: Corpus, count_tokens: Callable[[str], int]
         share = kept_share(cases, chosen, count_tokens)
         print(f"{name}: {sum(kept[name])} of {len(cases)} exceptions, {share:.0%} of the sections' tokens")
     gain = paired_difference(kept["yours"], kept["the library's"])
-    print(f"yours − the library's: {gain.value:+.2f} [{gain.low:+.2f}, {gain.high:+.2f}] of the exceptions")
+    print(f"yours − the library's: {gain:+.2f} of the exceptions")
     if share > 0.75:
         return "that keeps more than three quarters of the tokens: it hardly compresses"
     if gain.value <= 0:
