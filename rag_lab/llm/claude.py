@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from rag_lab import settings
 from rag_lab.llm import pricing, recordings, spending
-from rag_lab.llm.language_model import CallFailed
+from rag_lab.llm.language_model import CallFailed, Schema
 from rag_lab.llm.prompt import Block, Completion, Prompt, Usage
 
 if TYPE_CHECKING:
@@ -24,43 +24,31 @@ if TYPE_CHECKING:
 ANSWER_MODEL = "claude-opus-5-5"
 CONTEXT_MODEL = "claude-haiku-5-5"
 RETRIES = 4  # by the SDK, which respects retry-after
+THINKING_TOKENS = 1024
 MAX_CACHE_MARKS = 4  # the API's limit
-
-Schema = Mapping[str, Any] | None
 
 
 class ClaudeLLM:
     """A model behind the Messages API: a ``LanguageModel``.
 
     Calls are made only in mode *live* and are recorded under everything that shaped them, so no call is made twice: a
-    recorded request is answered from disk at no cost, and its ``usage`` is that of the first time. ``client`` is an
-    ``anthropic.Anthropic``; by default it is made from ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. Thinking is switched
-    off if the model allows it; a model that always thinks gets ``effort``, and ``thinking_tokens`` on top of
-    ``max_tokens``. ``window`` (tokens) is for servers of your own. Without ``count_exactly``, prompt tokens are
-    an upper bound that needs no call. Raises ValueError if the model is unknown.
+    recorded request is answered from disk at no cost, and its ``usage`` is that of the first time. Thinking is
+    switched off if the model allows it; a model that always thinks gets ``THINKING_TOKENS`` on top of ``max_tokens``.
+
+    ``window`` (tokens) is for servers of your own; so is setting ``client`` to an ``anthropic.Anthropic``. Without
+    ``count_exactly``, prompt tokens are an upper bound that needs no call. Raises ValueError if the model is unknown.
     """
 
     paid = enforces_schema = True
     needs_prefill = False
     dtype = ""
 
-    def __init__(
-        self,
-        model: str = ANSWER_MODEL,
-        client: "anthropic.Anthropic | None" = None,
-        effort: str = "low",
-        thinking_tokens: int = 1024,
-        window: int | None = None,
-        count_exactly: bool = True,
-    ) -> None:
+    def __init__(self, model: str = ANSWER_MODEL, window: int | None = None, count_exactly: bool = True) -> None:
         self.price = pricing.price(model)
         self.model = model
         self.window = window or self.price.window
-        self.effort = effort
         self.count_exactly = count_exactly
-        self.thinking_tokens = thinking_tokens if self.price.thinking == "always" else 0
-        if client is not None:
-            self.client = client  # replaces the cached property
+        self.thinking_tokens = THINKING_TOKENS if self.price.thinking == "always" else 0
         self._locks: dict[str, threading.Lock] = {}
         self._warned_uncached = False
 
@@ -76,7 +64,7 @@ class ClaudeLLM:
 
     @functools.cached_property
     def client(self) -> "anthropic.Anthropic":
-        """The SDK's client. Raises RuntimeError if no key is set for Anthropic's own API."""
+        """The SDK's client, from ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. Raises RuntimeError if there is no key."""
         import anthropic
 
         has_key = os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN")
@@ -139,7 +127,7 @@ class ClaudeLLM:
         if self.price.temperature:
             body["temperature"] = temperature
         if self.price.thinking == "always":
-            body["output_config"] = {"effort": self.effort}
+            body["output_config"] = {"effort": "low"}
         elif self.price.thinking:
             body["thinking"] = {"type": self.price.thinking}
         if schema is not None:
@@ -403,7 +391,8 @@ class ClaudeLLM:
         call["dollars"] = response_dollars(self.model, response)
         used = response.get("usage") or {}
         counted = [used.get("cache_creation_input_tokens"), used.get("cache_read_input_tokens")]
-        if counted == [0, 0] and not self._warned_uncached and _has_cache_marks(body):
+        marked = any("cache_control" in block for block in _blocks(body))
+        if marked and counted == [0, 0] and not self._warned_uncached:
             self._warned_uncached = True
             least = f"{self.price.min_cache_tokens:,} tokens" if self.price.min_cache_tokens else "unknown"
             warnings.warn(
@@ -454,10 +443,6 @@ def priced_call(body: Mapping[str, Any], count_tokens: Callable[[str], int]) -> 
     if form := (body.get("output_config") or {}).get("format"):
         rest += count_tokens(json.dumps(form))
     return pricing.Call(rest, body["max_tokens"], "\x00".join(texts[:marked]), sum(counts[:marked]))
-
-
-def _has_cache_marks(body: Mapping[str, Any]) -> bool:
-    return any("cache_control" in block for block in _blocks(body))
 
 
 def _longest_ttl(bodies: Iterable[dict[str, Any]]) -> str:

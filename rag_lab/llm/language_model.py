@@ -5,6 +5,8 @@ from typing import Any, Protocol, TypeGuard
 
 from rag_lab.llm.prompt import Completion, Prompt, Stream
 
+Schema = Mapping[str, Any] | None  # a JSON schema
+
 
 class CallFailed(RuntimeError):  # noqa: N818
     """One call failed, for the reason in its message; other calls may work. It is never an answer."""
@@ -56,7 +58,7 @@ class LanguageModel(Protocol):
         prompt: Prompt,
         max_tokens: int = 256,
         temperature: float = 0.0,
-        schema: Mapping[str, Any] | None = None,
+        schema: Schema = None,
         stop: Sequence[str] = (),
     ) -> Completion:
         """The answer to ``prompt``, its prefill included, before the first of the ``stop`` texts."""
@@ -66,7 +68,7 @@ class LanguageModel(Protocol):
         prompt: Prompt,
         max_tokens: int = 256,
         temperature: float = 0.0,
-        schema: Mapping[str, Any] | None = None,
+        schema: Schema = None,
         stop: Sequence[str] = (),
     ) -> Stream:
         """``complete`` in pieces, which make up the text; the generator returns the Completion."""
@@ -76,7 +78,7 @@ class LanguageModel(Protocol):
         prompts: Sequence[Prompt],
         max_tokens: int = 256,
         temperature: float = 0.0,
-        schema: Mapping[str, Any] | None = None,
+        schema: Schema = None,
         stop: Sequence[str] = (),
     ) -> Sequence[Completion | CallFailed]:
         """``complete`` for each prompt, in order; a call that failed leaves its CallFailed."""
@@ -86,7 +88,7 @@ class LanguageModel(Protocol):
         groups: Sequence[Sequence[Prompt]],
         max_tokens: int = 256,
         temperature: float = 0.0,
-        schema: Mapping[str, Any] | None = None,
+        schema: Schema = None,
         stop: Sequence[str] = (),
     ) -> Sequence[Sequence[Completion | CallFailed]]:
         """``complete_many`` for groups of prompts that share a cached prefix, which is paid or prefilled once."""

@@ -220,8 +220,8 @@ def estimate(
     """Cost and least duration of ``calls``, made in order, before any is sent.
 
     ``cache`` is the lifetime of the cache (``5m``, ``1h``; "" for no caching). The first call with a prefix writes
-    it, later ones read it; a prefix under the model's minimum length is not cached. ``hours`` counts only if storage is
-    charged by the hour. ``limits`` and ``seconds_per_call`` (calls with the same prefix wait for each other,
+    it, later ones read it; a prefix under the model's minimum length is not cached. ``hours`` counts only if storage
+    is charged by the hour. ``limits`` and ``seconds_per_call`` (calls with the same prefix wait for each other,
     ``at_once`` prefixes run in parallel) give the minutes; a batch has no such limits. Raises ValueError if the model
     is unknown or does not offer the cache lifetime.
     """

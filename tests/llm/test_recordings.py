@@ -57,7 +57,9 @@ def test_what_a_stand_in_wrote_is_never_replayed_as_claudes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     client = anthropic.Anthropic(api_key=KEY, base_url=messages_server.url)
-    claude.ClaudeLLM(HAIKU, client=client).complete(Prompt.of("one"))
+    model = claude.ClaudeLLM(HAIKU)
+    model.client = client
+    model.complete(Prompt.of("one"))
     monkeypatch.setenv("RAG_LAB_MODE", "replay")
     assert claude.ClaudeLLM(HAIKU).complete(Prompt.of("one")).text  # the same server, by ANTHROPIC_BASE_URL
     monkeypatch.delenv("ANTHROPIC_BASE_URL")
