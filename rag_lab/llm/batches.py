@@ -94,7 +94,10 @@ def _parts(bodies: Bodies) -> Iterator[Bodies]:
 
 
 def _submit(llm: ClaudeLLM, bodies: Bodies) -> Path:
-    """Send one batch and write its id and keys to a file. Without retries, which could submit it a second time."""
+    """Send one batch and write its id and keys to a file.
+
+    The SDK must not retry, because that could submit it a second time. If the answer is lost, a later run does.
+    """
     requests: Any = [{"custom_id": key, "params": body} for key, body in bodies.items()]
     batch = llm.client.with_options(max_retries=0).messages.batches.create(requests=requests)
     note = _folder() / f"{batch.id}.json"

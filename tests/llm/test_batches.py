@@ -169,13 +169,14 @@ def test_results_that_break_off_are_read_by_the_next_run(messages_server: Server
     assert len(messages_server.billed) == 6
 
 
-def test_a_lost_answer_to_a_submission_is_an_error_and_counts_in_full(messages_server: Server) -> None:
-    messages_server.faults = [Fault("drop", path=BATCHES)]
+@pytest.mark.parametrize(("kind", "submitted"), [("drop", 1), ("lost_answer", 2)])  # the second is paid twice
+def test_a_submission_without_an_answer_counts_in_full(messages_server: Server, kind: str, submitted: int) -> None:
+    messages_server.faults = [Fault(kind, path=BATCHES)]
     with pytest.raises(CallFailed, match="Connection"):
         batch(QUESTIONS)
     assert spending.BUDGET.spent > 0
     assert texts_of(batch(QUESTIONS)) == ANSWERS
-    assert len(messages_server.batches) == 1
+    assert len(messages_server.batches) == submitted
 
 
 def test_a_batch_that_the_server_no_longer_has_is_submitted_again(messages_server: Server) -> None:

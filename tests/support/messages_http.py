@@ -106,11 +106,7 @@ class Handler(BaseHTTPRequestHandler):
                 server.hold()
                 return self._drop()
             answer = server.submit(body["requests"])
-            if server.hold_batch == "before the answer":
-                server.hold()
             self._drop() if kind == "lost_answer" else self._json(answer)
-        elif path == BATCHES:
-            self._json({"data": [server.batch(n) for n in reversed(server.batches)], "has_more": False})
         elif (parts := path.removeprefix(BATCHES + "/").split("/"))[0] not in server.batches:
             error = {"type": "not_found_error", "message": "no such batch"}
             self._json({"type": "error", "error": error}, 404)

@@ -37,7 +37,7 @@ class MessagesServer:
         self.polls = 1  # a batch ends after so many looks at it
         self.bare = False  # leave out what llama-server and the like leave out
         self.hold_from = 0  # completions from this number on (1 is the first) wait for `release`; 0: none waits
-        self.hold_batch = ""  # hold the batch "before it was sent", "before the answer" or "while it ran"
+        self.hold_batch = ""  # hold the batch "before it was sent" or "while it ran"
         self.held = threading.Event()
         self.release = threading.Event()
         self.batches: dict[str, dict[str, Any]] = {}
@@ -148,7 +148,7 @@ class MessagesServer:
 
 
 def about(chunk: str, document: str = "", cache: CacheTTL = "5m") -> Prompt:
-    """A situating prompt: the document marked for the cache, the chunk after it."""
+    """A prompt for a context: the document with a cache mark, and the chunk."""
     blocks = (Block(document, cache), Block(chunk)) if document else (Block(chunk),)
     return Prompt((Turn("user", blocks),))
 
