@@ -23,7 +23,7 @@ class Trace:
     ``retrieved``: as the retriever ranked them. ``dropped``: what each step (``threshold``, ``clean``, ``filter``,
     ``extract``, ``budget``) left out, and why. ``prompt``: as it was sent; None if no model was called, and then
     ``completion_text`` (the model's text, verbatim) and ``model`` are empty. ``usage``: of all calls that returned.
-    ``seconds``: of the steps ``retrieve``, ``select``, ``complete`` and ``check``, if they were reached.
+    ``seconds``: of those of the steps ``retrieve``, ``select``, ``complete`` and ``check`` that were finished.
     ``unverified_quotes``: what a compressing model returned that is not in its passage (see ``Selection``).
     """
 

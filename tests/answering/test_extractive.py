@@ -1,4 +1,4 @@
-"""The extractive reader, with an encoder whose vectors can be worked out by hand, and with MiniLM."""
+"""The extractive reader, with an encoder whose vectors are worked out by hand, and with MiniLM."""
 
 import math
 from typing import Any
@@ -78,7 +78,7 @@ def test_under_the_threshold_it_refuses_and_says_so() -> None:
     assert reader.answer("Dogs?", retriever("# Dogs\n\n---")).reason == "no sentence in the passages found"
 
 
-def test_scores_for_the_calibration() -> None:
+def test_the_best_score_of_a_question() -> None:
     reader = ExtractiveReader(Counting(), threshold=0.8)
     hits = retriever(DOGS, PARKING)
     assert reader.best_score("Parking in the office?", hits("", 5)) == pytest.approx(math.sqrt(0.5), abs=1e-6)

@@ -1,11 +1,11 @@
-"""The extractive reader, and the retriever's gate alone, with thresholds chosen on other questions.
+"""The extractive reader, and a threshold on the retriever's score alone, with thresholds chosen on other questions.
 
 python -m tests.benchmarks.measure_extractive      under a minute
 
 The handbook corpus, paragraph chunks, MiniLM, the five nearest passages. A threshold is chosen (``choose_threshold``)
 on the questions with odd numbers, from 1, and reported on those with even ones. ``gold`` is the share of the answered
-answerable questions whose sentence overlaps a gold range. The gate alone decides by the score of the best passage
-whether to answer and says nothing about what. ``curve`` rows are of the even half, at eleven thresholds.
+answerable questions whose sentence overlaps a gold range. The retriever's threshold decides by the score of the best
+passage whether to answer, and says nothing about what. ``curve`` rows are of the even half, at eleven thresholds.
 """
 
 import sys
