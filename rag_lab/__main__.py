@@ -4,17 +4,24 @@ import argparse
 import io
 import sys
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 EXIT_CODES = """exit codes:
-  0    done; of ask: answered
-  1    it failed, and the sentence printed says why; of doctor: something is to be fixed
+  0    done (ask: answered)
+  1    failed, and the message says why (doctor: something must be fixed)
   2    wrong arguments
   3    ask: refused, because the folder does not answer the question
   4    ask: answered in part
-  130  stopped by Ctrl-C; sweep and questions go on where they were when started again
+  130  stopped by Ctrl-C; run sweep or questions again to continue
 """
+RECORDED = (
+    " The record is data/results/ID.json; a named row is always run again. Runs with --encoder, --llm, --reranker or "
+    "--sample do not change the record: they are kept in the cache folder."
+)
 ASK_CODES = {"answered": 0, "error": 1, "refused": 3, "partial": 4}
 
 
@@ -33,7 +40,7 @@ def ask(asked: argparse.Namespace) -> int:
 
 
 def questions(asked: argparse.Namespace) -> int:
-    """Generate questions about a folder: one that each passage answers, one that nothing answers; all checked."""
+    """Generate and check questions about a folder: for each passage one that it answers, and one that nothing answers."""
     from rag_lab.answering.folder import chunks_of
     from rag_lab.documents import load_folder
     from rag_lab.evaluation.questions import generate_questions, report_questions
@@ -50,31 +57,30 @@ def questions(asked: argparse.Namespace) -> int:
         if one.searched:
             share = one.answered_elsewhere / one.searched
             print(f"  answered in another document: {one.answered_elsewhere} of {one.searched} ({share:.0%})")
-    print(f'{asked.out}: read it before you use it. To refuse one, set its "kept" to false, or delete its line.')
+    print(f'Review {asked.out} before you use it. To drop a question, set its "kept" to false or delete its line.')
     return 0
 
 
 def sweep(asked: argparse.Namespace) -> int:
-    """Run every configuration of a YAML file on every question, and rank them. A stopped sweep goes on."""
+    """Run every configuration of a YAML file on every question, and rank them. A stopped sweep can be continued."""
     from rag_lab.sweeps import report
     from rag_lab.sweeps.run import run_sweep
 
-    if asked.processes == 1:
-        rows = run_sweep(asked.config, results=asked.results)
-    else:
-        with ProcessPoolExecutor(asked.processes) as executor:
-            rows = run_sweep(asked.config, executor, asked.results)
+    with ProcessPoolExecutor(asked.processes) if asked.processes > 1 else nullcontext() as executor:
+        rows = run_sweep(asked.config, executor, asked.results)
     print(report.table(rows, asked.top))
     print("", *report.sentences(rows), sep="\n")
     if asked.html:
         print(report.write_report(rows, asked.html, title=Path(asked.config).stem))
     if errors := sum(row["counts"]["error"] for row in rows):
-        print(f"error: {errors} answers failed, and are not scored; run it again to ask for these.", file=sys.stderr)
+        print(
+            f"error: {errors} answers failed and are not scored; run the sweep again to retry them.", file=sys.stderr
+        )
     return 1 if errors else 0
 
 
 def fetch(asked: argparse.Namespace) -> int:
-    """Download published data sets, checked against their checksums."""
+    """Download published data sets and verify their checksums."""
     from rag_lab import datasets
 
     for name in asked.names:
@@ -84,14 +90,14 @@ def fetch(asked: argparse.Namespace) -> int:
 
 
 def doctor(asked: argparse.Namespace) -> int:
-    """Check Python, packages, models, cache, hub, key and disk, and say what to do."""
+    """Check Python, packages, models, cache, disk, hub and API key, and say how to fix what is wrong."""
     from rag_lab import doctor
 
     return doctor.main()
 
 
 def reproduce(asked: argparse.Namespace) -> int:
-    """Run published rows and put what is measured beside them; the id list says what each row needs."""
+    """Run published rows and show measured figures beside them. The id "list" says what each row needs."""
     from rag_lab.reproduce import run
 
     names = ("encoder", "llm", "reranker", "sample", "allow_remote_code")
@@ -100,7 +106,7 @@ def reproduce(asked: argparse.Namespace) -> int:
 
 
 def readme(asked: argparse.Namespace) -> int:
-    """Write the README's tables and figure anew from the recorded results."""
+    """Rewrite the tables and the figure of the READMEs from the recorded results."""
     from rag_lab.reproduce import readme
 
     readme.update()
@@ -111,58 +117,46 @@ def parser() -> argparse.ArgumentParser:
     """Every command with its arguments."""
     whole = argparse.ArgumentParser(
         prog="python -m rag_lab",
-        description="RAG Lab's commands. Begin with: python -m rag_lab doctor",
+        description="RAG Lab's commands. Start with: python -m rag_lab doctor",
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
-    llm = "SHORT NAME (smollm2), hub id, path, or claude-… (RAG_LAB_MODE=live and a key)"
+    llm = "short name (smollm2), hub id, path, or claude-… (needs RAG_LAB_MODE=live and a key)"
 
-    one = _command(commands, ask, 'ask data/corpora/handbook "How many vacation days does a full-time employee get?"')
-    one.add_argument("folder", help="its files are indexed by their headings; vectors are kept for the next question")
-    one.add_argument("question")
-    one.add_argument(
-        "--llm", default="extractive", help=f"who answers: extractive (default: the best sentence, quoted), or {llm}"
-    )
-    one.add_argument("-k", type=_whole, default=5, help="passages to read (default 5)")
-    one.add_argument(
-        "--threshold", type=float, help="extractive: the least cosine of a sentence that counts as an answer"
-    )
+    add = _command(commands, ask, 'ask data/corpora/handbook "How many vacation days does a full-time employee get?"')
+    add("folder", help="indexed by headings; vectors are kept for the next question")
+    add("question")
+    add("--llm", default="extractive", help=f"extractive (default: quotes the best sentence), or a {llm}")
+    add("-k", type=_whole, default=5, help="passages to read (default 5)")
+    add("--threshold", type=float, help="extractive: the lowest cosine of a sentence that counts as an answer")
 
-    one = _command(commands, questions, "questions my_documents --out questions.jsonl --limit 30")
-    one.add_argument("folder")
-    one.add_argument(
-        "--out", required=True, metavar="FILE", help="JSON lines, to be reviewed; an old one is continued"
-    )
-    one.add_argument("--llm", default="smollm2", help=f"who writes (default smollm2, which writes poor ones): {llm}")
-    one.add_argument(
-        "--per", choices=("chunk", "document"), default="chunk", help="one pair for each (default chunk)"
-    )
-    one.add_argument("--limit", type=_whole, metavar="N", help="only N passages, spread evenly over the folder")
+    add = _command(commands, questions, "questions my_documents --out questions.jsonl --limit 30")
+    add("folder")
+    add("--out", required=True, metavar="FILE", help="JSON Lines, to be reviewed; an existing file is continued")
+    add("--llm", default="smollm2", help=f"the model (default smollm2, which writes poor questions): {llm}")
+    add("--per", choices=("chunk", "document"), default="chunk", help="two questions per chunk or document")
+    add("--limit", type=_whole, metavar="N", help="only N passages, spread evenly over the folder")
 
-    one = _command(commands, sweep, "sweep data/sweeps/example.yaml --processes 2 --html report.html")
-    one.add_argument("config", help="a YAML file; its keys are explained in data/sweeps/example.yaml")
-    one.add_argument("--results", metavar="FILE", help="JSON lines (default: sweeps/NAME.jsonl in the cache folder)")
-    one.add_argument("--processes", type=_whole, default=1, metavar="N", help="processes to work side by side (1)")
-    one.add_argument("--html", metavar="FILE", help="write the report to this page too")
-    one.add_argument("--top", type=_whole, metavar="N", help="print only the best N rows")
+    add = _command(commands, sweep, "sweep data/sweeps/example.yaml --processes 2 --html report.html")
+    add("config", help="a YAML file; data/sweeps/example.yaml explains its keys")
+    add("--results", metavar="FILE", help="JSON Lines (default: sweeps/NAME.jsonl in the cache folder)")
+    add("--processes", type=_whole, default=1, metavar="N", help="number of parallel processes (default 1)")
+    add("--html", metavar="FILE", help="also write the report to this page")
+    add("--top", type=_whole, metavar="N", help="print only the best N rows")
 
-    one = _command(commands, fetch, "fetch scifact")
-    one.add_argument("names", nargs="+", choices=_data_sets(), metavar="NAME")
-    one.epilog = f"names: {', '.join(_data_sets())}\n\n{one.epilog}"
+    names = _data_sets()
+    add = _command(commands, fetch, f"fetch scifact\n\nnames: {', '.join(names)}")
+    add("names", nargs="+", choices=names, metavar="NAME")
 
-    one = _command(commands, reproduce, "reproduce all --offline")
-    one.add_argument("id", metavar="ID", help="of a row, or all, or list")
-    one.add_argument("--offline", action="store_true", help="the bundled models instead of the paper's own")
-    one.add_argument("--encoder", help="instead of the row's own: short name, hub id or path")
-    one.add_argument("--llm", help=f"instead of the row's own: {llm}")
-    one.add_argument("--reranker", help="instead of the row's own: a cross-encoder's hub id or path, or claude-…")
-    one.add_argument("--sample", type=_whole, metavar="N", help="only N questions, spread evenly")
-    one.description = (
-        f"{one.description} A row is recorded in data/results/ID.json, and anew where it is named. Runs with "
-        "--encoder, --llm, --reranker or --sample leave that record as it is: they are kept in the cache folder."
-    )
-    one.add_argument("--allow-remote-code", action="store_true", help="run code from the encoder's repository")
+    add = _command(commands, reproduce, "reproduce all --offline", RECORDED)
+    add("id", metavar="ID", help="the id of a row, all, or list")
+    add("--offline", action="store_true", help="use the bundled models instead of the paper's")
+    add("--encoder", help="replace the row's encoder: short name, hub id or path")
+    add("--llm", help=f"replace the row's language model: {llm}")
+    add("--reranker", help="replace the row's reranker: a cross-encoder's hub id or path, or claude-…")
+    add("--sample", type=_whole, metavar="N", help="only N questions, spread evenly")
+    add("--allow-remote-code", action="store_true", help="run code from the encoder's repository")
 
     _command(commands, doctor, "doctor")
     _command(commands, readme, "readme")
@@ -180,27 +174,28 @@ def main(arguments: list[str] | None = None) -> int:
         print("stopped.", file=sys.stderr)
         return 130
     except (OSError, ValueError, RuntimeError, ImportError, LookupError) as error:
-        if isinstance(error, KeyError | IndexError):  # a bug, not a sentence for the user
+        if isinstance(error, KeyError | IndexError):  # a bug, not a message for the user
             raise
         print(f"error: {error}", file=sys.stderr)
         return 1
     return status
 
 
-def _command(commands: argparse._SubParsersAction, run, example: str) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
-    one: argparse.ArgumentParser = commands.add_parser(
+def _command(commands: Any, run: Callable[[argparse.Namespace], int], example: str, more: str = "") -> Any:
+    """Add the command ``run``; returns the method that adds an argument to it."""
+    one = commands.add_parser(
         run.__name__,
         help=run.__doc__,
-        description=run.__doc__,
+        description=f"{run.__doc__}{more}",
         epilog=f"example:\n  python -m rag_lab {example}\n\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     one.set_defaults(run=run)
-    return one
+    return one.add_argument
 
 
 def _data_sets() -> list[str]:
-    """Names for ``fetch``; none if a package is missing, so that ``doctor`` still starts and says which."""
+    """Names for ``fetch``; empty if a package is missing, so that ``doctor`` still starts and names it."""
     try:
         from rag_lab.datasets import DOWNLOADS
     except ImportError:
@@ -209,7 +204,7 @@ def _data_sets() -> list[str]:
 
 
 def _note(message: Warning | str, *_: object) -> None:
-    """A warning as a line, without the place in the code that it comes from."""
+    """Print a warning as one line, without its place in the code."""
     print(f"note: {message}", file=sys.stderr)
 
 
@@ -220,7 +215,7 @@ def _whole(text: str) -> int:
 
 
 if __name__ == "__main__":
-    for stream in (sys.stdout, sys.stderr):  # a file or pipe on Windows may lack a character: it becomes a "?"
+    for stream in (sys.stdout, sys.stderr):  # a character that a Windows file or pipe lacks becomes "?"
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     sys.exit(main())

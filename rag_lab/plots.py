@@ -1,4 +1,4 @@
-"""The figures. One style that reads in grey and for colour-blind readers: colour never carries a meaning alone."""
+"""Figures in one style that works in grey and for colour-blind readers: colour is never the only distinction."""
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -34,7 +34,7 @@ LINES = ("-", "--", "-.", ":", "-", "--", "-.")
 
 
 def new_figure(width: float = 7.0, height: float = 3.6, columns: int = 1, rows: int = 1) -> tuple["Figure", Any]:
-    """A figure in the house style with ``rows`` times ``columns`` axes (one axes object where there is one)."""
+    """A figure in this style, and its axes: one object, or an array if there are several rows or columns."""
     import matplotlib.pyplot as plt
 
     plt.rcParams.update(STYLE)
@@ -43,7 +43,7 @@ def new_figure(width: float = 7.0, height: float = 3.6, columns: int = 1, rows: 
 
 
 def show(figure: "Figure", alt: str) -> None:
-    """Display a figure in a notebook with a text for those who cannot see it, and close it."""
+    """Display a figure in a notebook with ``alt`` text for readers who cannot see it, and close it."""
     import matplotlib.pyplot as plt
     from IPython.display import Image, display
 
@@ -59,7 +59,7 @@ def grouped_bars(
     series: Mapping[str, Sequence[float]],
     intervals: Mapping[str, Sequence[tuple[float, float]]] | None = None,
 ) -> None:
-    """Bars side by side for each label, one colour and hatch a series; ``intervals`` holds (low, high) per bar."""
+    """A group of bars per label, one colour and hatch per series; ``intervals`` has (low, high) for each bar."""
     positions = np.arange(len(labels))
     width = 0.8 / len(series)
     for i, (name, values) in enumerate(series.items()):
@@ -86,7 +86,7 @@ def grouped_bars(
 def lines_with_intervals(
     axes: "Axes", x: Sequence[float], series: Mapping[str, Sequence[tuple[float, float, float]]]
 ) -> None:
-    """A line for each series of (value, low, high) over ``x``; the interval is a band between thin lines."""
+    """A line for each series of (value, low, high) over ``x``; the interval is a band."""
     for i, (name, points) in enumerate(series.items()):
         value, low, high = np.array(points).T
         axes.plot(x, value, color=COLOURS[i], marker=MARKERS[i], linestyle=LINES[i], label=name)
@@ -102,7 +102,7 @@ def doubling_axis(axes: "Axes", values: Sequence[int]) -> None:
 
 
 def heat_map(axes: "Axes", values: np.ndarray, columns: Sequence[str], rows: Sequence[str]) -> None:
-    """``values`` (rows, columns) as shades with the number in each cell; one grey-safe scale."""
+    """``values`` (rows, columns) as shades that also work in grey, with the number in each cell."""
     axes.imshow(values, cmap="cividis", aspect="auto")
     middle = (values.min() + values.max()) / 2
     for (r, c), value in np.ndenumerate(values):
@@ -117,9 +117,9 @@ def heat_map(axes: "Axes", values: np.ndarray, columns: Sequence[str], rows: Seq
 def token_map(
     axes: "Axes", values: np.ndarray, tokens: Sequence[str], rows: Sequence[str], limits: tuple[float, float]
 ) -> Any:
-    """``values`` (rows, tokens) as shades under the tokens; ``limits`` make several maps comparable.
+    """``values`` (rows, tokens) as shades below the tokens; equal ``limits`` make several maps comparable.
 
-    Returns what ``figure.colorbar`` takes.
+    Returns the image, for ``figure.colorbar``.
     """
     image = axes.imshow(values, cmap="cividis", aspect="auto", vmin=limits[0], vmax=limits[1])
     axes.set_xticks(range(len(tokens)), tokens, rotation=60, ha="left", rotation_mode="anchor")
@@ -134,7 +134,7 @@ def token_map(
 
 
 def differences(axes: "Axes", labels: Sequence[str], series: Mapping[str, Sequence[Interval]]) -> None:
-    """Differences with their intervals, one row a label from the top, and a line at zero: no difference found."""
+    """Differences with their intervals, one row per label from the top, and a line at zero."""
     rows = np.arange(len(labels), dtype=float)
     axes.axvline(0, color="#333333", linewidth=1)
     for i, (name, intervals) in enumerate(series.items()):

@@ -1,8 +1,9 @@
 """What the doctor finds, on environments made for it."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,11 +75,22 @@ def test_no_hub_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "not reached" in found.found
 
 
-def test_a_missing_package_does_not_end_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "httpx2", None)
-    found = doctor.hub()
+@pytest.mark.parametrize(
+    ("package", "check", "arguments"),
+    [
+        ("httpx2", doctor.hub, ()),
+        ("packaging.specifiers", doctor.python, ()),
+        ("packaging.requirements", doctor.packages, ()),
+        ("rag_lab.models.hub", doctor.model, ("minilm", str)),
+    ],
+)
+def test_a_missing_package_does_not_end_the_checks(
+    package: str, check: Callable[..., Check], arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    found = check(*arguments)
     assert (found.status, found.remedy) == ("fail", f'"{sys.executable}" -m pip install -r requirements.txt')
-    assert "httpx2" in found.found
+    assert package in found.found
 
 
 def test_a_model_that_does_not_load_fails_with_its_package() -> None:
