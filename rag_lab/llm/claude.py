@@ -433,7 +433,7 @@ def _strings(value: Any) -> list[str]:
 def priced_call(body: Mapping[str, Any], count_tokens: Callable[[str], int]) -> pricing.Call:
     """The tokens of a request by an offline count, with all of ``max_tokens`` written.
 
-    The prefix is what stands before and in the last block with a cache mark.
+    The prefix is everything up to the last block with a cache mark, that block included.
     """
     blocks = _blocks(body)
     texts = ["\n".join(_strings(block)) for block in blocks]
