@@ -54,29 +54,22 @@ def complete_batch(
 
 def _run(llm: ClaudeLLM, missing: Bodies, poll_seconds: float) -> dict[str, CallFailed]:
     """Submit the requests that are in no batch yet, record every result, and return the failures by key."""
-    notes = [note for note in _folder().glob("*.json") if not missing.keys().isdisjoint(_read(note)["keys"])]
-    submitted = {key for note in notes for key in _read(note)["keys"]}
-    new = {key: body for key, body in missing.items() if key not in submitted}
+    folder = settings.cache_folder() / "batches"
+    submitted = {path: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")}
+    submitted = {path: keys for path, keys in submitted.items() if not missing.keys().isdisjoint(keys)}
+    known = {key for keys in submitted.values() for key in keys}
+    new = {key: body for key, body in missing.items() if key not in known}
     failures: dict[str, CallFailed] = {}
     with spending.paid_work(llm.estimate_requests(list(new.values()), batch=True)):
         charged = 0.0
         if new:
             with llm.spending_on(list(new.values()), batch=True) as call:
                 for part in _parts(new):
-                    notes.append(_submit(llm, part))
+                    submitted[_submit(llm, part, folder)] = list(part)
                     call["dollars"] = charged = call["reserved"]  # until the results say what it cost
-        dollars = sum(_collect(llm, note, failures, poll_seconds) for note in notes)
+        dollars = sum(_collect(llm, path, keys, failures, poll_seconds) for path, keys in submitted.items())
         spending.BUDGET.settle(0.0, dollars - charged)
     return failures
-
-
-def _folder() -> Path:
-    return settings.cache_folder() / "batches"
-
-
-def _read(note: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(note.read_text(encoding="utf-8"))
-    return content
 
 
 def _parts(bodies: Bodies) -> Iterator[Bodies]:
@@ -93,31 +86,32 @@ def _parts(bodies: Bodies) -> Iterator[Bodies]:
     yield part
 
 
-def _submit(llm: ClaudeLLM, bodies: Bodies) -> Path:
-    """Send one batch and write its id and keys to a file.
+def _submit(llm: ClaudeLLM, bodies: Bodies, folder: Path) -> Path:
+    """Send one batch and write its keys to a file that is named after its id.
 
     The SDK must not retry, because that could submit it a second time. If the answer is lost, a later run does.
     """
     requests: Any = [{"custom_id": key, "params": body} for key, body in bodies.items()]
     batch = llm.client.with_options(max_retries=0).messages.batches.create(requests=requests)
-    note = _folder() / f"{batch.id}.json"
-    write_atomic(note, json.dumps({"batch": batch.id, "keys": list(bodies)}))
-    return note
+    path = folder / f"{batch.id}.json"
+    write_atomic(path, json.dumps(list(bodies)))
+    return path
 
 
-def _collect(llm: ClaudeLLM, note: Path, failures: dict[str, CallFailed], poll_seconds: float) -> float:
+def _collect(
+    llm: ClaudeLLM, path: Path, keys: Sequence[str], failures: dict[str, CallFailed], poll_seconds: float
+) -> float:
     """Wait for a batch, record its results, delete its file, and return its dollars.
 
-    If it cannot be read, the file stays for a later run; if the server no longer has the batch, it is deleted too.
+    If it cannot be read, the file stays for a later run, unless the server no longer has the batch.
     """
-    id_, keys = _read(note)["batch"], _read(note)["keys"]
     batches = llm.client.messages.batches
     unread = set(keys)
     dollars = 0.0
     try:
-        while batches.retrieve(id_).processing_status != "ended":
+        while batches.retrieve(path.stem).processing_status != "ended":
             time.sleep(poll_seconds)
-        with contextlib.closing(batches.results(id_)) as results:
+        with contextlib.closing(batches.results(path.stem)) as results:
             for item in results:
                 unread.discard(item.custom_id)
                 if item.result.type == "succeeded":
@@ -129,12 +123,13 @@ def _collect(llm: ClaudeLLM, note: Path, failures: dict[str, CallFailed], poll_s
                 else:
                     error = getattr(getattr(item.result, "error", None), "error", None)
                     reason = item.result.type + (f", {error.type}: {error.message}" if error else "")
-                    failures[item.custom_id] = CallFailed(f"Batch {id_}, request {item.custom_id[:12]}: {reason}.")
+                    failure = CallFailed(f"Batch {path.stem}, request {item.custom_id[:12]}: {reason}.")
+                    failures[item.custom_id] = failure
         if unread:
             raise ValueError(f"{len(unread)} of {len(keys)} results are missing")
     except api_errors() as error:
         if getattr(error, "status_code", None) == 404:
-            note.unlink()
-        raise CallFailed(f"Batch {id_} was not read: {llm.reason(error)}. Run it again to read it.") from error
-    note.unlink()
+            path.unlink()
+        raise CallFailed(f"Batch {path.stem} was not read: {llm.reason(error)}. Run it again to read it.") from error
+    path.unlink()
     return dollars

@@ -300,23 +300,20 @@ class ClaudeLLM:
         temperature: float = 0.0,
         schema: Schema = None,
         batch: bool = False,
-        limits: pricing.Limits | None = None,
     ) -> pricing.Estimate:
         """What ``prompts`` cost, in order, if every answer takes ``max_tokens``; recorded ones cost nothing.
 
         Nothing is sent, and neither a key nor a mode is needed.
         """
         bodies = [self.request(prompt, max_tokens, temperature, schema) for prompt in prompts]
-        return self.estimate_requests(bodies, batch, limits)
+        return self.estimate_requests(bodies, batch)
 
-    def estimate_requests(
-        self, bodies: Sequence[dict[str, Any]], batch: bool = False, limits: pricing.Limits | None = None
-    ) -> pricing.Estimate:
+    def estimate_requests(self, bodies: Sequence[dict[str, Any]], batch: bool = False) -> pricing.Estimate:
         """``estimate`` for request bodies."""
         unpaid = {recordings.key(self.request_identity(body)): body for body in bodies}
         unpaid = {key: body for key, body in unpaid.items() if recordings.store().get(key) is None}
         calls = [priced_call(body, pricing.token_estimate) for body in unpaid.values()]
-        return pricing.estimate(self.model, calls, cache=_longest_ttl(unpaid.values()), batch=batch, limits=limits)
+        return pricing.estimate(self.model, calls, cache=_longest_ttl(unpaid.values()), batch=batch)
 
     @contextlib.contextmanager
     def spending_on(self, bodies: Sequence[dict[str, Any]], batch: bool = False) -> Iterator[dict[str, Any]]:
