@@ -1,7 +1,4 @@
-"""What every notebook begins and ends with: the set-up line, claim cells and exercise checks.
-
-A prediction drawn with sliders, where the notebook runs in JupyterLab; elsewhere the list in the cell is it.
-"""
+"""What every notebook uses: the set-up line, its models, claims, exercises, and a prediction drawn with sliders."""
 
 import os
 import platform
@@ -20,17 +17,17 @@ CLAIM_PREFIX = "claim holds: "
 
 
 def encoder() -> Encoder:
-    """The encoder that ``RAG_LAB_ENCODER`` names; RuntimeError for one with code of its own that is not allowed."""
+    """The encoder that ``RAG_LAB_ENCODER`` names. Raises what ``load_encoder`` raises."""
     return load_encoder()
 
 
 def language_model() -> LocalLLM | ClaudeLLM:
-    """The language model that ``RAG_LAB_LLM`` names."""
+    """The language model that ``RAG_LAB_LLM`` names. Raises what ``load_llm`` raises."""
     return load_llm()
 
 
 def start(name: str, models: tuple[str, ...] = ("minilm",)) -> None:
-    """Print versions, models, mode and the run time measured last; ``name`` is the file name without suffix.
+    """Print versions, models, mode and the last measured run time of the notebook ``name`` (without suffix).
 
     ``models`` are those that the notebook's text and claims were written for.
     """
@@ -38,25 +35,25 @@ def start(name: str, models: tuple[str, ...] = ("minilm",)) -> None:
     print(f"{name}: Python {platform.python_version()}, {packages}")
     print(f"models: {', '.join(models)}; mode: {settings.mode()}")
     if others := _other_models():
-        print(f"{', '.join(others)} in their place, of which the text does not speak: a claim may fail with it.")
+        print(f"{', '.join(others)} instead. The text was written for the models above, so a claim may fail.")
     seconds = measured_seconds().get(name)
     print(f"last measured run: {seconds:.0f} s on 2 cores" if seconds else "no run time measured yet")
 
 
 def claim(sentence: str, holds: bool) -> None:
-    """State what the text above relies on; AssertionError where this run does not support it.
+    """State what the text above relies on. Raises AssertionError if this run does not support it.
 
-    With another model than the bundled ones, of which the text speaks, that is a finding and is only printed.
-    TypeError for what is not True or False: NaN, say, is no support.
+    With other models than the bundled ones, for which the text was written, that is a finding: it is only printed.
+    Raises TypeError if ``holds`` is not a bool (NaN, for example).
     """
     if type(holds).__name__ not in ("bool", "bool_"):  # Python's and NumPy's
         raise TypeError(f"a claim holds or does not, and {holds!r} is neither: compare it with something.")
-    if not holds and (others := _other_models()):
+    if holds:
+        print(CLAIM_PREFIX + sentence)
+    elif others := _other_models():
         print(f"does not hold with {', '.join(others)}: {sentence}")
-        return
-    if not holds:
+    else:
         raise AssertionError(f"this run does not support the claim: {sentence}")
-    print(CLAIM_PREFIX + sentence)
 
 
 def exercise(attempt: Any, test: Callable[[Any], str | None]) -> bool:
@@ -69,34 +66,30 @@ def exercise(attempt: Any, test: Callable[[Any], str | None]) -> bool:
     return hint is None
 
 
-def _other_models() -> list[str]:
-    return [name for name in (settings.encoder_name(), settings.llm_name()) if name not in ("minilm", "smollm2")]
-
-
 def draw(curve: list[float], labels: Sequence[str]) -> None:
-    """Show a slider (0 to 1) for each value of ``curve``; moving one changes that value of the list itself.
+    """Show a slider (0 to 1) for each value of ``curve``; moving one changes that value in the list itself.
 
-    So the list is the prediction, whether typed or drawn. Without a Jupyter server, as in a headless run or most
-    other editors, no slider is shown: the list is changed by hand. ValueError where there is not one value between 0
-    and 1 for each of ``labels``.
+    So the list is the prediction, whether typed or drawn. Without a Jupyter server (a headless run, most other
+    editors) no slider is shown, and the list is edited by hand. Raises ValueError unless there is one value between
+    0 and 1 for each of ``labels``.
     """
     if len(curve) != len(labels) or not all(0 <= value <= 1 for value in curve):
         raise ValueError(f"the prediction is {curve}: give {len(labels)} values between 0 and 1.")
-    if "JPY_SESSION_NAME" not in os.environ:  # what a Jupyter server sets for the kernels of its notebooks
+    if "JPY_SESSION_NAME" not in os.environ:  # a Jupyter server sets it for the kernels of its notebooks
         print(f"my curve: {curve} (to change it, edit the list in the cell above and run the cell again)")
         return
     from IPython.display import display
     from ipywidgets import FloatSlider, HBox, Layout  # type: ignore[import-untyped]
 
-    def follow(slider: FloatSlider, place: int) -> None:
-        slider.observe(lambda change: curve.__setitem__(place, change["new"]), names="value")
+    def slider(position: int, value: float, label: str) -> FloatSlider:
+        layout = Layout(width="90px", height="200px")
+        looks = {"orientation": "vertical", "description": label, "readout_format": ".2f", "layout": layout}
+        made = FloatSlider(value, min=0, max=1, step=0.05, **looks)
+        made.observe(lambda change: curve.__setitem__(position, change["new"]), names="value")
+        return made
 
-    sliders = []
-    for place, (value, label) in enumerate(zip(curve, labels, strict=True)):
-        slider = FloatSlider(
-            value, min=0, max=1, step=0.05, orientation="vertical", description=label, readout_format=".2f"
-        )
-        slider.layout = Layout(width="90px", height="200px")
-        follow(slider, place)
-        sliders.append(slider)
-    display(HBox(sliders))
+    display(HBox([slider(i, value, label) for i, (value, label) in enumerate(zip(curve, labels, strict=True))]))
+
+
+def _other_models() -> list[str]:
+    return [name for name in (settings.encoder_name(), settings.llm_name()) if name not in ("minilm", "smollm2")]

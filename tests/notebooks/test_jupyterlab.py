@@ -147,7 +147,7 @@ def test_the_curve_of_notebook_05_is_drawn_with_sliders(page: Page, lab: Lab) ->
     """Its cells down to the prediction run as they stand; a slider that is moved changes the list in the kernel."""
     name = "05_lost_in_the_middle"
     cells = nbformat.read(lab.folder / f"{name}.ipynb", as_version=4).cells
-    (place,) = (i for i, cell in enumerate(cells) if cell.source.startswith("prediction_widget.draw("))
+    (place,) = (i for i, cell in enumerate(cells) if cell.source.startswith("notebook.draw("))
     with opened(page, name):
         page.run(f"{PANEL}.content.activeCellIndex = {place}")
         page.run("window.jupyterapp.commands.execute('notebook:run-all-above').then(() => true)")
