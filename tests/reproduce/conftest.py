@@ -6,8 +6,8 @@ import huggingface_hub
 import pytest
 
 from rag_lab import results
-from tests.retrieval.test_rerankers import save_classifier
 from tests.support.messages_server import running_server as running_server  # a fixture
+from tests.support.tiny_classifier import save_classifier
 from tests.support.tiny_encoders import save_model
 
 

@@ -13,7 +13,6 @@ import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from rag_lab.llm.claude import ClaudeLLM
 from rag_lab.llm.prompt import Prompt
@@ -27,6 +26,7 @@ from tests.support.messages_server import (
     running_server,  # noqa: F401 (a fixture)
 )
 from tests.support.messages_server import MessagesServer as Server
+from tests.support.tiny_classifier import save_classifier
 
 
 def hits_of(*texts: str) -> list[Hit]:
@@ -169,33 +169,6 @@ def test_max_sim_on_a_real_encoder() -> None:
 def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random BERT of one layer, one label and 24 positions, over the tokens a to z."""
     return save_classifier(tmp_path_factory.mktemp("classifier"), labels=1)
-
-
-def save_classifier(folder: Path, labels: int) -> Path:
-    vocabulary = {token: n for n, token in enumerate(["[PAD]", "[CLS]", "[SEP]", *"abcdefghijklmnopqrstuvwxyz"])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[PAD]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
-    )
-    roles = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    inputs = ["input_ids", "token_type_ids", "attention_mask"]
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, model_max_length=24, model_input_names=inputs, **roles
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=24,
-        num_labels=labels,
-        initializer_range=0.5,
-    )
-    transformers.BertForSequenceClassification(config).save_pretrained(folder)
-    return folder
 
 
 def test_a_cross_encoder_gives_each_pair_its_own_logit(classifier: Path) -> None:
