@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rag_lab.llm.chat_template import common_length
-from rag_lab.llm.kv_cache import copy_prefix, copy_rows, empty_cache, kv_bytes
+from rag_lab.llm.kv_cache import copy_prefix, copy_rows, empty_cache
 
 # torch's own attention also computes what the mask hides: half of the scores of one long prompt, less in chunks.
 PREFILL_CHUNK_TOKENS = 640
@@ -195,7 +195,7 @@ def kv_bytes_per_token(model: Any) -> int:
     """Bytes of one token in the KV cache. One token is prefilled to see: configs do not tell for every model."""
     kv_cache = empty_cache()
     prefill(model, kv_cache, [0])
-    return kv_bytes(kv_cache)
+    return sum(x.numel() * x.element_size() for layer in kv_cache.layers for x in (layer.keys, layer.values))
 
 
 def prefill_shared(
@@ -206,7 +206,7 @@ def prefill_shared(
     capacity: int,
     prefix_cache: PrefixCache | None = None,
 ) -> Iterator[tuple[list[int], DecodingBatch, list[Any]]]:
-    """Prefill prompts, and yield batches: their generations' numbers, the batch, the logits after each prompt.
+    """Prefill prompts, and yield batches: their generations' indices, the batch, the logits after each prompt.
 
     After sorting, neighbours share the longest prefixes. Each prompt is prefilled alone, in one cache that is cropped
     to what it shares with the prompt before, and copied to its row of the batch. A batch has at most ``max_rows``
@@ -235,7 +235,7 @@ def prefill_shared(
 
 
 def _batches(prompts: Sequence[list[int]], max_new_tokens: int, max_rows: int, capacity: int) -> Iterator[list[int]]:
-    """Numbers of the sorted prompts, a batch at a time."""
+    """Indices of the sorted prompts, batch by batch."""
     rows: list[int] = []
     width = 0
     for i in sorted(range(len(prompts)), key=lambda i: prompts[i]):
@@ -260,8 +260,9 @@ def decode(batch: DecodingBatch, generations: Sequence[Generation], logits: Sequ
         if len(going) < len(generations):
             batch.select_rows(going)
         generations = [generations[i] for i in going]
-        for row, logits in zip(generations, batch.forward([row.output_ids[-1:] for row in generations]), strict=True):
-            row.step(logits[-1])
+        following = batch.forward([row.output_ids[-1:] for row in generations])
+        for row, row_logits in zip(generations, following, strict=True):
+            row.step(row_logits[-1])
         yield
 
 
@@ -279,14 +280,11 @@ def score_and_start(
     for i, (row, ids) in enumerate(zip(generations, expected, strict=True)):
         following = [logits[i], *(after[i, width - len(ids) + 1 :] if after is not None and len(ids) > 1 else ())]
         scores.append(sum(x.float().log_softmax(-1)[token].item() for x, token in zip(following, ids, strict=False)))
-        agreed = 0
-        for n, x in enumerate(following):
-            if not row.stop_reason:
-                row.step(x)
-            if row.stop_reason or row.output_ids[n:] != ids[n : n + 1]:
+        for x in following:
+            if row.stop_reason or row.output_ids != ids[: len(row.output_ids)]:
                 break
-            agreed += 1
-        wrong.append(max(0, len(ids) - 1 - agreed))
+            row.step(x)
+        wrong.append(max(0, len(ids) - 1 - common_length(row.output_ids, ids)))
     batch.rollback(wrong)
     return scores
 
@@ -296,7 +294,7 @@ def generate_and_score(
 ) -> Iterator[tuple[list[int], list[float]]]:
     """Run generations to their ends, batch by batch, and score what was expected of each prompt.
 
-    Yields the numbers of a batch's generations and the log-likelihoods of ``expected``, 0 for an empty one.
+    Yields the indices of a batch's generations and the log-likelihoods of ``expected``, 0 for an empty one.
     ``options`` as in ``prefill_shared``.
     """
     longest = max((row.max_tokens for row in generations), default=0) + max(map(len, expected), default=0)

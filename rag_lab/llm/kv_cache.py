@@ -86,9 +86,3 @@ def copy_rows(batch: Any, row: int, source: Any, rows: int, width: int, capacity
             batch.layers.append(preallocated_kv_layer()())
             batch.layers[i].allocate(rows, capacity, (layer.keys, layer.values), width)
         batch.layers[i].copy_row(row, layer)
-
-
-def kv_bytes(kv_cache: Any) -> int:
-    """Bytes of all keys and values in a cache."""
-    states = [x for layer in kv_cache.layers for x in (layer.keys, layer.values)]
-    return sum(x.numel() * x.element_size() for x in states)

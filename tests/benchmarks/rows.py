@@ -68,9 +68,9 @@ def plain_transformers(model: Any) -> Any:
 
 
 def transformer_flops(config: Any, lengths: Sequence[int]) -> float:
-    """Floating-point operations of the matrix products of one forward pass over texts of so many tokens.
+    """Floating-point operations of the matrix products of one forward pass over texts of these ``lengths``.
 
-    2 a weight and token, and 4 · d · length² a layer for attention; without the embedding table, which is only read.
+    2 per weight and token, and 4 · d · length² per layer for attention. The embedding table is only read.
     """
     d, inner, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
     heads = config.num_attention_heads

@@ -50,8 +50,8 @@ def test_common_length() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(blocks=st.lists(LETTERS, min_size=1, max_size=4), cached=st.integers(0, 3), beginning=LETTERS)
-def test_where_blocks_meet_makes_no_difference_to_the_ids(blocks: list[str], cached: int, beginning: str) -> None:
+@given(blocks=st.lists(LETTERS, min_size=1, max_size=4), cached=st.integers(0, 3), prefill=LETTERS)
+def test_where_blocks_meet_makes_no_difference_to_the_ids(blocks: list[str], cached: int, prefill: str) -> None:
     tokenizer = smollm2().tokenizer
     user = Turn("user", tuple(Block(text, cache="5m" if i == cached else "") for i, text in enumerate(blocks)))
     ids, prefix_length, _ = chat_tokens(tokenizer, Prompt((user,)))
@@ -62,9 +62,9 @@ def test_where_blocks_meet_makes_no_difference_to_the_ids(blocks: list[str], cac
     head = len(ids) - behind - len(text_tokens(tokenizer, "user\n" + "".join(blocks)))
     marked = cached < len(blocks)
     assert prefix_length == (head + common_length(ids[head:], before) if marked else 0)
-    begun = chat_tokens(tokenizer, Prompt((user, Turn("assistant", (Block(beginning),)))))
-    assert begun.ids == ids + text_tokens(tokenizer, beginning)
-    assert (begun.prefix_length, begun.prefill_length) == (prefix_length, len(begun.ids) - len(ids))
+    prefilled = chat_tokens(tokenizer, Prompt((user, Turn("assistant", (Block(prefill),)))))
+    assert prefilled.ids == ids + text_tokens(tokenizer, prefill)
+    assert (prefilled.prefix_length, prefilled.prefill_length) == (prefix_length, len(prefilled.ids) - len(ids))
 
 
 def test_the_prefix_reaches_up_to_the_token_that_goes_on_into_the_next_block() -> None:
@@ -75,14 +75,14 @@ def test_the_prefix_reaches_up_to_the_token_that_goes_on_into_the_next_block() -
         assert tokenizer.decode(ids[:prefix_length]).endswith(f"user\n{shared}")
 
 
-def test_the_last_cached_block_counts_wherever_it_stands() -> None:
+def test_the_last_cached_block_counts_wherever_it_is() -> None:
     tokenizer = smollm2().tokenizer
     system = Prompt((Turn("user", (Block("Hi"),)),), (Block("Be brief.", cache="1h"),))
     assert tokenizer.decode(chat_tokens(tokenizer, system).ids[: chat_tokens(tokenizer, system).prefix_length]) == (
         "<|im_start|>system\nBe brief."
     )
-    beginning = Prompt((Turn("user", (Block("Hi"),)), Turn("assistant", (Block("So", cache="5m"),))))
-    ids, prefix_length, _ = chat_tokens(tokenizer, beginning)
+    prefill = Prompt((Turn("user", (Block("Hi"),)), Turn("assistant", (Block("So", cache="5m"),))))
+    ids, prefix_length, _ = chat_tokens(tokenizer, prefill)
     assert prefix_length == len(ids)
 
 
