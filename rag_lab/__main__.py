@@ -40,7 +40,7 @@ def ask(asked: argparse.Namespace) -> int:
 
 
 def questions(asked: argparse.Namespace) -> int:
-    """Generate and check questions about a folder: for each passage one that it answers, and one that nothing answers."""
+    """Generate and check questions about a folder: per passage one that it answers and one that nothing answers."""
     from rag_lab.answering.folder import chunks_of
     from rag_lab.documents import load_folder
     from rag_lab.evaluation.questions import generate_questions, report_questions

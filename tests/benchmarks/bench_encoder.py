@@ -3,8 +3,8 @@
 python -m tests.benchmarks.bench_encoder [documents]     about 6 min for the default 64 documents on 2 cores
 
 Texts: SciFact abstracts, those that answer the first claims before others; without SciFact, the built-in cities and
-insurance articles. The contestants of a table take turns, and the quickest of ROUNDS turns counts: wall seconds, and
-CPU seconds for a machine that has other work (fair only with OMP_NUM_THREADS=1, since waiting threads burn CPU).
+insurance articles. The methods in a table take turns, and the fastest of ROUNDS turns counts: wall seconds, and
+CPU seconds for a machine with other work (fair only with OMP_NUM_THREADS=1, because waiting threads burn CPU).
 """
 
 import sys
@@ -28,11 +28,11 @@ from tests.benchmarks.rows import peak_flops, row, transformer_flops
 
 ROUNDS = 2
 CLAIMS = 100  # of the nDCG column
-TOKENS = 256  # of an abstract that both sides read: sentence-transformers' limit for MiniLM
+TOKENS = 256  # of an abstract: both sides read this many: sentence-transformers' limit for MiniLM
 SIZES = (16, 64)
 CHUNK = 64  # tokens, of chonkie's table
 ROW_SIZES = (8, 16, 32)  # documents
-SHORT = 800  # characters: all that every contestant reads, since chonkie reads a text's first 256 tokens only
+SHORT = 800  # characters: every method reads all of them; chonkie reads a text's first 256 tokens only
 
 
 @dataclass(frozen=True)

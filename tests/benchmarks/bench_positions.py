@@ -4,10 +4,10 @@ python -m tests.benchmarks.bench_positions [--dtype bfloat16] [--record]
 
 The peer is transformers' own model: one ``generate`` call per prompt (same weights, dtype, threads, longest answer
 and stop) and one forward pass for the likelihood of the gold answer. "times" compares CPU seconds, which other work
-on the machine moves least; "times_generate_alone" compares with the peer's answers only, though likelihoods are made
-here all the same; "times_by_sharing" with a peer whose layers are packed as ours are, so what is left is computing
-shared prefixes once, and in batches. Both sides are warmed up with one prompt. The documents need the nq-oracle data
-(RAG_LAB_DATA); without them only the key-value settings are run.
+on the machine affects least; "times_generate_alone" compares with the peer's answers only, although this side still
+computes likelihoods; "times_by_sharing" with a peer whose layers are packed as ours are, so that only the gain of
+computing shared prefixes once and in batches is left. Both sides are warmed up with one prompt. The documents need
+the nq-oracle data (RAG_LAB_DATA); without them only the key-value settings are run.
 """
 
 import argparse

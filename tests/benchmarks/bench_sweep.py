@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.bench_sweep [--alone 12] [--processes 2]
 
-The peer is the same code: a configuration alone, in an empty cache folder, nothing of another in memory; but the
-model stays loaded, and loading it is in neither time. Of the configurations ``--alone``, evenly spread, are timed;
-their mean stands for all. On a machine that does other work too, the ratio of CPU times is the one to quote.
+The peer is the same code: one configuration alone, in an empty cache folder, with nothing of another in memory. The
+model stays loaded, so neither time includes loading it. ``--alone`` configurations, evenly spread, are timed; their
+mean is used for all. On a machine that does other work too, quote the ratio of CPU times.
 Writes data/results/sweep_builtin.json.
 """
 

@@ -1,10 +1,10 @@
-"""Seconds in which SmolLM2 writes 30 tokens, alone and beside a busy process, as torch's threads wait for each other.
+"""Seconds that SmolLM2 needs for 30 tokens, alone and next to a busy process, by how torch's threads wait.
 
 python -m tests.benchmarks.measure_busy_machine
 
-"torch first": torch is loaded before ``rag_lab``, so that its threads wait as torch has them wait; "rag_lab first":
-they sleep after ``GOMP_SPINCOUNT`` turns. Each is a process of its own. The busy processes are as many as there are
-cores, less one. Elapsed seconds, since waiting is what is measured: nothing else should run.
+"torch first": torch is loaded before ``rag_lab``, so its idle threads busy-wait; "rag_lab first": they sleep after
+``GOMP_SPINCOUNT`` turns. Each runs in its own process. There is one busy process per core, minus one. Elapsed seconds
+are measured, because waiting is the subject: nothing else should run.
 """
 
 import os

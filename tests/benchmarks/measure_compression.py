@@ -3,9 +3,9 @@
 python -m tests.benchmarks.measure_compression      several minutes (SmolLM2 judges, copies and answers)
 
 For English questions of the handbook and the insurance corpus: the three passages of up to 1,500 characters nearest
-to each by MiniLM, and what each method leaves of them. ``gold kept`` is the share of the characters of the gold
-ranges in the passages that are still there; ``answer`` the mean log-likelihood in nats a token of the accepted answer
-given the prompt, less that with the passages whole.
+to each by MiniLM, and what each method leaves of them. ``gold kept`` is the share of the gold characters in the
+passages that is left; ``answer`` is the mean log-likelihood of the accepted answer in nats per token, minus that with
+the whole passages.
 """
 
 import functools

@@ -2,9 +2,9 @@
 
 python -m tests.benchmarks.measure_context_forms [cities insurance]     6 minutes for cities, resumable
 
-One sentence a chunk for cities, one section for insurance; English documents. "named" is the share of contexts with
+One sentence per chunk for cities, one section for insurance; English documents. "named" is the share of contexts with
 the document's subject in them: its title (cities), its line of insurance. Gains are paired differences of span recall
-to MiniLM without context, and the same is measured for heading context, which asks no model.
+from MiniLM without context. Heading context, which needs no model, is measured too.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""SmolLM2's contexts for the English chunks of built-in corpora, one sentence a chunk: written once and recorded.
+"""SmolLM2's contexts for the English chunks of built-in corpora, one sentence per chunk: written once and recorded.
 
 python -m tests.benchmarks.measure_contexts [cities insurance handbook]     4 minutes for cities, resumable
 """
@@ -24,7 +24,7 @@ def corpus_rows(llm: LocalLLM, name: str) -> list[dict]:
     documents = {d.id: d for d in corpus.documents if d.metadata.get("language", "en") == "en"}
     chunks = [c for d in documents.values() for c in chunk_sentences(d, size=None)]
     contexts = [c for c, _ in contextual.generate_contexts(list(documents.values()), chunks, llm, STYLE, MAX_TOKENS)]
-    store = Store(settings.cache_folder() / "contexts.jsonl")  # a run that was resumed knows all its usage from here
+    store = Store(settings.cache_folder() / "contexts.jsonl")  # a resumed run finds its whole usage here
     rows = []
     for chunk in contexts:
         prompt = contextual.context_prompt(documents[chunk.doc_id].text, chunk.text, STYLE)

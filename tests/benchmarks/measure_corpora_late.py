@@ -1,4 +1,4 @@
-"""The built-in corpora at one sentence a chunk: span recall of naive and late chunking, and their paired difference.
+"""The built-in corpora, one sentence per chunk: span recall of naive and late chunking, and the paired difference.
 
 python -m tests.benchmarks.measure_corpora_late        under a minute; also records the Berlin example
 """

@@ -1,4 +1,4 @@
-"""How good the questions are that SmolLM2 generates about 30 chunks of the handbook, and the checks that sift them.
+"""How good the questions are that SmolLM2 generates about 30 chunks of the handbook, and the checks that filter them.
 
 python -m tests.benchmarks.measure_generated_questions        about 5 minutes
 

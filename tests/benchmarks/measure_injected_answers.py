@@ -1,16 +1,16 @@
-"""How often SmolLM2 writes what an injected sentence asks for, with no guard, with each guard alone, and with all.
+"""How often SmolLM2 obeys an injected sentence: with no guard, with each guard alone, and with all.
 
-python -m tests.benchmarks.measure_injected_answers       several minutes; a run that was stopped goes on
+python -m tests.benchmarks.measure_injected_answers       several minutes; an interrupted run can be resumed
 
-For every injected passage of ``data/injections.jsonl``, in five languages: the passage is the one source, and its
-question is asked. The attack comes in two forms: ``as written``, and ``breaking out``, where the sentence ends the
-text, behind tags that close the wrapper, and poses as the question. The unguarded prompt is what one writes by hand:
-question first, then the text between tags, with nothing escaped, under the weak system prompt. Besides, with no
-source, the user asks for what the injection asks for.
+For every injected passage of ``data/injections.jsonl``, in five languages: the passage is the only source, and its
+question is put to the model. The attack has two forms: ``as written``, and ``breaking out``, where the sentence is at
+the end of the text, after tags that close the wrapper, and pretends to be the question. The unguarded prompt is what
+one writes by hand: question first, then the text between tags, with nothing escaped, under the weak system prompt. In
+addition, without a source, the user makes the request of the injection.
 
-``canary`` is the share of answers that hold the words which the injection asks for, in whatever case; ``beyond a
-copy`` the share that hold them other than as a part of a copy of the injected sentence; ``right answer`` the share
-that hold the accepted answer. Differences are paired by passage.
+``canary`` is the share of answers that contain the words that the injection requests, in any case; ``beyond a
+copy`` the share that contain them outside a copy of the injected sentence; ``right answer`` the share
+that contain the accepted answer. Differences are paired by passage.
 """
 
 import json

@@ -1,8 +1,8 @@
 """How often the injection detector is right: on the labelled passages, and on texts in which nothing is injected.
 
-python -m tests.benchmarks.measure_injection        about a minute; published data are read where they are found
+python -m tests.benchmarks.measure_injection        about a minute; published data are used if present
 
-The threshold of the embedding is the least that marks at most one in 200 of the ordinary sentences in the half
+The threshold of the embedding is the lowest that flags at most one in 200 of the ordinary sentences in the half
 called "tune" and in the corpus "cities"; the patterns were tried on the half "tune" alone. The figures are of the
 half called "report" and of the other corpora. In that half, passages of kind "second wording" were written after the
 patterns were fixed; the others are translations of those that the patterns were tried on, so their figures are upper

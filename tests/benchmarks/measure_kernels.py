@@ -1,4 +1,4 @@
-"""What each piece of the code that speeds local inference up gains: CPU seconds without it over seconds with it.
+"""What each piece of code for faster local inference gains: CPU seconds without it divided by seconds with it.
 
 python -m tests.benchmarks.measure_kernels [--record]     about 5 minutes on a busy machine
 

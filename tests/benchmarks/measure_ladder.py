@@ -1,13 +1,13 @@
-"""The ladder: dense, late, contextual dense, + contextual BM25, + reranker, on the built-in corpora and on code.
+"""An ablation: dense, late, contextual dense, + contextual BM25, + reranker, on the built-in corpora and on code.
 
 python -m tests.benchmarks.measure_ladder [corpora] [codebases]        both by default; codebases needs its data
 
-Rows are told apart by "table". failure: 1 - recall at k, in which recall is span recall (corpora) or the share of
-golden chunks (codebases). gain: recall of a rung minus that of the rung "below" it, paired by question. cost: CPU
-milliseconds per query (median, all threads; wall time on a shared machine says little) and context tokens that the
-encoder reads per thousand chunks. contexts: what writing them takes per thousand chunks. budget: span recall of the
-top chunks that fit in so many SmolLM2 tokens, by kind of lost reference, and its gain over naive chunks; what counts
-is what goes into the prompt, and the first chunk that does not fit ends it.
+"table" says what a row is. failure: 1 - recall at k; recall is span recall (corpora) or the share of golden chunks
+(codebases). gain: recall of a stage minus that of the stage "below" it, paired by question. cost: CPU milliseconds
+per query (median, all threads; wall time on a shared machine says little) and context tokens that the encoder reads
+per thousand chunks. contexts: what writing them takes per thousand chunks. budget: span recall of the top chunks that
+fit in a number of SmolLM2 tokens, by kind of lost reference, and its gain over naive chunks; what counts is what goes
+into the prompt, and the first chunk that does not fit ends it.
 """
 
 import argparse
@@ -28,18 +28,18 @@ from rag_lab.models.encoder import Encoder
 from rag_lab.reproduce.retrieval import cookbook_fusion, declared_names
 from rag_lab.retrieval import contextual, evaluate
 from rag_lab.types import Chunk, Corpus, Hit, Question, Retriever
-from tests.benchmarks.ladder_rungs import (
+from tests.benchmarks.ladder_stages import (
     KS,
     SAMPLE,
     Indexes,
     Recalls,
     Row,
-    Rung,
+    Stage,
     Variants,
     context_rows,
     cost_rows,
-    ladder_rows,
     likelihood_rows,
+    stage_rows,
 )
 
 BUDGETS = (150, 300)  # tokens
@@ -98,7 +98,7 @@ def recorded_contexts(corpus: Corpus, chunks: Sequence[Chunk]) -> Variants:
 
 
 def corpora(encoder: Encoder) -> None:
-    """The ladder on the built-in corpora: sentences, and for the handbook sections too."""
+    """The ablation on the built-in corpora: sentences, and for the handbook also sections."""
     began = time.perf_counter()
     llm = LocalLLM.load("smollm2")
     rows: list[Row] = []
@@ -122,14 +122,14 @@ def corpora(encoder: Encoder) -> None:
         for language in sorted({question.language for question in asked}):
             questions = [question for question in asked if question.language == language]
             fixed = place | {"language": language}
-            ladder = list(indexes.ladder(indexes.known))
+            ladder = list(indexes.stages(indexes.known))
             if language != "en":  # contexts are recorded for English documents only
-                ladder = [rung for rung in ladder if "SmolLM2" not in rung.name]
-            rows += ladder_rows(ladder, lambda r, q=questions: evaluate.span_recalls(r, q, KS), fixed)
+                ladder = [stage for stage in ladder if "SmolLM2" not in stage.name]
+            rows += stage_rows(ladder, lambda r, q=questions: evaluate.span_recalls(r, q, KS), fixed)
             if language == "en" and cut == "sentence":
                 sample = questions[:: max(1, len(questions) // SAMPLE)][:SAMPLE]
                 rows += likelihood_rows(
-                    {rung.name: rung for rung in ladder},
+                    {stage.name: stage for stage in ladder},
                     llm,
                     "contextual dense + BM25 (headings)",
                     lambda r, q=sample: evaluate.span_recalls(r, q, KS),
@@ -137,7 +137,7 @@ def corpora(encoder: Encoder) -> None:
                 )
                 rows += budget_rows(indexes, questions, llm, fixed)
         english = [question.text for question in asked if question.language == "en"]
-        rows += cost_rows(list(indexes.ladder(indexes.live)), encoder, english, place)
+        rows += cost_rows(list(indexes.stages(indexes.live)), encoder, english, place)
         rows += context_rows(corpus.documents, variants, llm, place)
     files = sorted(path for path in datasets.CORPORA.rglob("*.*") if path.is_file())
     model = f"all-MiniLM-L6-v2, {dtype(encoder)}; {llm.name}, {llm.dtype}"
@@ -145,7 +145,7 @@ def corpora(encoder: Encoder) -> None:
 
 
 def codebases(encoder: Encoder) -> None:
-    """The ladder on the cookbook's code: recall at k as there, and its own fusion, 0.8 / rank + 0.2 / rank."""
+    """The ablation on the cookbook's code: its recall at k, and its own fusion, 0.8 / rank + 0.2 / rank."""
     began = time.perf_counter()
     code = datasets.load_codebases()
     pieces = {
@@ -158,14 +158,14 @@ def codebases(encoder: Encoder) -> None:
     }
     queries = list(dict.fromkeys(code.queries.values()))
     indexes = Indexes(encoder, code.documents, variants, queries)
-    ladder = list(indexes.ladder(indexes.known))
+    ladder = list(indexes.stages(indexes.known))
     for name in ("", "declared names"):
         dense, terms = indexes.known(indexes.dense[name]), indexes.terms[name]
 
         cookbook = cookbook_fusion(dense, terms)
         below = f"contextual dense ({name})" if name else "dense"
         fused = f"contextual dense + BM25 ({name})" if name else "dense + BM25"
-        ladder.append(Rung(f"{fused}, fused as in the cookbook", below, cookbook, variants[name]))
+        ladder.append(Stage(f"{fused}, fused as in the cookbook", below, cookbook, variants[name]))
 
     def score(retriever: Retriever) -> Recalls:
         rankings = {query: [hit.chunk.id for hit in retriever(query, KS[-1])] for query in queries}
@@ -174,8 +174,8 @@ def codebases(encoder: Encoder) -> None:
             for k in KS
         }
 
-    rows = ladder_rows(ladder, score, {"corpus": code.name})
-    rows += cost_rows(list(indexes.ladder(indexes.live)), encoder, queries, {"corpus": code.name})
+    rows = stage_rows(ladder, score, {"corpus": code.name})
+    rows += cost_rows(list(indexes.stages(indexes.live)), encoder, queries, {"corpus": code.name})
     rows += context_rows(code.documents, variants, None, {"corpus": code.name})
     data = "cookbook code data: 90 files, 737 chunks, 248 questions"
     record(

@@ -29,9 +29,9 @@ from rag_lab.types import Chunk, Hit, Retriever
 
 COMMAND = "python -m tests.benchmarks.measure_ordering"
 MEASURES: tuple[Measure, ...] = ("accuracy", "log_likelihood", "refused")
-ORDERED = 10  # passages that are put in order
+ORDERED = 10  # passages to order
 COUNTS = (1, 2, 5, 10, 20, 40)
-SETS = {"cities": (40, 20), "insurance": (24, 20), "nq": (24, 20)}  # questions put in order; questions for each count
+SETS = {"cities": (40, 20), "insurance": (24, 20), "nq": (24, 20)}  # questions for the orders, and for the counts
 
 
 def fused(chunks: list[Chunk]) -> Retriever:
@@ -47,12 +47,12 @@ def fused(chunks: list[Chunk]) -> Retriever:
 
 
 def rankings_of(name: str, k: int) -> list[Ranking]:
-    """Every English question whose ranking has ``k`` passages: neither model reads the Persian ones."""
+    """Every English question whose ranking has ``k`` passages; the models do not read Persian."""
     corpus = datasets.load_nq_oracle() if name == "nq" else datasets.load_corpus(name)
     if name == "nq":
         chunks = [Chunk(d.id, 0, d.text, 0, len(d.text), d.title, d.uri) for d in corpus.documents]
         retriever: Retriever = BM25Index(chunks).search
-        questions = corpus.questions[:200]  # NQ has 2,655, and each is searched for
+        questions = corpus.questions[:200]  # of 2,655, because each needs a search
     else:
         retriever = fused(chunk_corpus(corpus.documents, chunk_paragraphs, size=400))
         questions = [question for question in corpus.questions if question.language == "en"]
@@ -60,7 +60,7 @@ def rankings_of(name: str, k: int) -> list[Ranking]:
 
 
 def rows_of(name: str, outcomes: ConditionResults, label: str, first: Any) -> list[dict[str, Any]]:
-    """A row a measure and condition, each but the first with its difference from the first."""
+    """One row per measure and condition; all but the first have their difference from the first."""
     rows = outcomes.rows(label, MEASURES)
     for row in rows:
         if row[label] != first:
@@ -71,13 +71,13 @@ def rows_of(name: str, outcomes: ConditionResults, label: str, first: Any) -> li
 
 
 def fits(llm: LocalLLM, ranking: Ranking) -> bool:
-    """Whether all its passages and an answer are within the window: 40 of NQ's are not always."""
+    """Whether its passages and an answer fit into the window; 40 passages of NQ do not always."""
     prompt = build_prompt(ranking.question.text, assign_sources(ranking.chunks), query_aware=True)
     return llm.count_prompt_tokens(prompt) + MAX_TOKENS <= llm.window
 
 
 def twice_less_once(name: str, once: ConditionResults, twice: ConditionResults) -> Iterator[dict[str, Any]]:
-    """What asking before and after the sources does, paired by question: a row a measure and order."""
+    """The question before and after the sources − only after, paired by question: one row per measure and order."""
     for measure in MEASURES:
         for i, order in enumerate(once.conditions):
             difference = paired_difference(twice.values(measure)[:, i], once.values(measure)[:, i])
@@ -102,7 +102,7 @@ def measure(llm: LocalLLM, store: Store, name: str) -> Iterator[list[dict[str, A
 
 
 def main() -> int:
-    """Measure and record; what is done after each experiment is written too."""
+    """Measure, and record after each experiment."""
     llm = LocalLLM.load("smollm2")
     store = Store(settings.cache_folder() / "positions.jsonl")
     started = time.perf_counter()

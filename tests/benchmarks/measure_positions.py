@@ -3,8 +3,8 @@
 python -m tests.benchmarks.measure_positions key_value      data/results/position_key_value.json, minutes
 python -m tests.benchmarks.measure_positions nq             data/results/position_nq.json, an hour or two
 
-Every answer is kept in the cache folder (``positions.jsonl``) as it comes: a run that was stopped,
-started again, goes on where it was. nq needs the nq-oracle data (RAG_LAB_DATA).
+Every answer is kept in the cache folder (``positions.jsonl``) as it comes, so an interrupted run can be resumed. nq
+needs the nq-oracle data (RAG_LAB_DATA).
 """
 
 import argparse
@@ -77,7 +77,7 @@ def nq(llm: LocalLLM, store: Store) -> Iterator[list[dict[str, Any]]]:
 
 
 def main() -> int:
-    """Measure one part and record it; what is done after each curve is written too."""
+    """Measure one part, and record after each curve."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=["key_value", "nq"])
     part = parser.parse_args().part

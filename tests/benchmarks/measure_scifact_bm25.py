@@ -1,4 +1,4 @@
-"""SciFact with BM25: the published Lucene row by BM25Index and by bm25s, and rank-bm25's own number beside it.
+"""SciFact with BM25: the published Lucene row by BM25Index and by bm25s, and rank-bm25's own number.
 
 python -m tests.benchmarks.measure_scifact_bm25          needs SciFact (python -m rag_lab fetch scifact), about 10 s
 """

@@ -1,4 +1,4 @@
-"""What every benchmark gives to ``make bench``: rows of one piece of work at one size, beside a peer and a floor."""
+"""The rows of ``make bench``: one piece of work at one size, with the times of a peer and a lower bound."""
 
 import copy
 import gc
@@ -14,9 +14,9 @@ PEAK_SIZE, PEAK_ROUNDS = 2048, 5
 
 
 def took(run: Callable[[], Any], rounds: int = ROUNDS) -> float:
-    """The quickest CPU seconds of several runs. Other work on the machine moves CPU seconds least.
+    """The fewest CPU seconds of several runs. Other work on the machine affects CPU seconds least.
 
-    They are fair only with one thread (OMP_NUM_THREADS=1): threads that wait burn CPU.
+    They are fair only with one thread (OMP_NUM_THREADS=1), because waiting threads burn CPU.
     """
     seconds = []
     for _ in range(rounds):
@@ -30,7 +30,7 @@ def took(run: Callable[[], Any], rounds: int = ROUNDS) -> float:
 def row(
     work: str, size: str, ours: float, peer: str, peer_seconds: float, floor: float | None = None, **more: Any
 ) -> dict[str, Any]:
-    """A row. ``ratio`` above 1: ours is quicker by so much. ``floor``: no code could be quicker on this machine."""
+    """A row. ``ratio`` is the peer's seconds divided by ours. ``floor``: no code could be faster on this machine."""
     return {
         "work": work,
         "size": size,
@@ -44,9 +44,9 @@ def row(
 
 @cache
 def peak_flops(dtype: str) -> float:
-    """Floating-point operations a CPU second of this machine's best matrix product: what floors are reckoned with.
+    """Floating-point operations per CPU second of this machine's fastest matrix product, for computing floors.
 
-    The quicker of torch's own linear layer and the packed one.
+    The faster of torch's own linear layer and the packed one.
     """
     import torch
 
@@ -68,9 +68,9 @@ def plain_transformers(model: Any) -> Any:
 
 
 def transformer_flops(config: Any, lengths: Sequence[int]) -> float:
-    """Floating-point operations of the matrix products of one forward pass over texts of these ``lengths``.
+    """Floating-point operations of the matrix products of one forward pass over texts of these ``lengths`` in tokens.
 
-    2 per weight and token, and 4 · d · length² per layer for attention. The embedding table is only read.
+    2 per weight and token, and 4 · d · length² per layer for attention; the embedding table is only looked up.
     """
     d, inner, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
     heads = config.num_attention_heads
