@@ -51,7 +51,7 @@ def test_rank_bm25_itself_fails_on_a_tiny_collection() -> None:
     assert rank_bm25.BM25Plus(texts).get_scores(["berlin"])[3] > 0
 
 
-def test_nothing_is_found_where_no_term_is_held() -> None:
+def test_nothing_is_found_without_a_common_term() -> None:
     index = BM25Index(chunks_of("berlin wall", "paris metro", "… !", ""))
     for query in ("", "   ", "?!", "london", "el"):
         assert index.search(query, 5) == []
@@ -69,9 +69,9 @@ def test_bm25_ties_filters_and_k() -> None:
 
 
 def test_the_context_is_indexed_with_the_text() -> None:
-    situated = Chunk("doc", 0, "It has 3.7 million residents.", 0, 29, context="About Berlin.")
-    index = BM25Index([situated, *chunks_of("Vienna has parks.")])
-    assert [hit.chunk for hit in index.search("Berlin", 3)] == [situated]
+    contextual = Chunk("doc", 0, "It has 3.7 million residents.", 0, 29, context="About Berlin.")
+    index = BM25Index([contextual, *chunks_of("Vienna has parks.")])
+    assert [hit.chunk for hit in index.search("Berlin", 3)] == [contextual]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_dense_search_ranks_by_inner_product() -> None:
     assert found(index.search([0.8, 0.6], 99)) == [1, 0, 2]
 
 
-def test_equal_vectors_stand_in_the_order_indexed() -> None:
+def test_equal_vectors_keep_the_order_indexed() -> None:
     # A matrix product works in blocks of rows, and rounds the rows that are left over differently: without care, half
     # of these would be out of order.
     rng = np.random.default_rng(0)
@@ -42,7 +42,7 @@ def test_a_filter_chooses_before_the_best_are_counted() -> None:
     assert index.search([1], 2, where=lambda chunk: chunk.section_path == ("B",)) == []
 
 
-def test_dense_input_that_fits_nothing_is_refused() -> None:
+def test_vectors_of_another_shape_are_refused() -> None:
     chunks = chunks_of("a", "b")
     for vectors in ([[1, 0]], [1, 0], np.zeros((2, 2, 2))):
         with pytest.raises(ValueError, match="2 chunks need as many rows"):
@@ -69,7 +69,7 @@ def test_the_best_k_are_those_of_a_full_stable_sort(values: list[int], k: int) -
 # Saving
 
 
-def situated_chunks() -> list[Chunk]:
+def chunks_with_context() -> list[Chunk]:
     metadata = {"date": "2024-05-01", "tags": ["a", "b"], "year": 2024}
     text = "שלום\u2028به\u200cنام 🏔️"
     return [
@@ -79,7 +79,7 @@ def situated_chunks() -> list[Chunk]:
 
 
 def test_a_dense_index_comes_back_as_it_was(tmp_path: Path) -> None:
-    index = DenseIndex(situated_chunks(), [[0.1, 0.2], [0.3, 0.4]])
+    index = DenseIndex(chunks_with_context(), [[0.1, 0.2], [0.3, 0.4]])
     for _ in range(2):  # the second replaces the first
         index.save(tmp_path / "index")
     back = DenseIndex.load(tmp_path / "index")
@@ -89,7 +89,7 @@ def test_a_dense_index_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_bm25_index_comes_back_as_it_was(tmp_path: Path) -> None:
-    index = BM25Index(situated_chunks(), "english", frozenset({"about"}), k1=0.9, b=0.4)
+    index = BM25Index(chunks_with_context(), "english", frozenset({"about"}), k1=0.9, b=0.4)
     index.save(tmp_path)
     back = BM25Index.load(tmp_path)
     assert (back.chunks, back.options) == (index.chunks, index.options)
@@ -98,7 +98,7 @@ def test_a_bm25_index_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_files_of_two_indexes_are_not_mixed(tmp_path: Path) -> None:
-    DenseIndex(situated_chunks(), [[1], [2]]).save(tmp_path)
+    DenseIndex(chunks_with_context(), [[1], [2]]).save(tmp_path)
     BM25Index(chunks_of("a", "b")).save(tmp_path)  # writes chunks.jsonl over that of the dense index
     with pytest.raises(ValueError, match="index the chunks again"):
         DenseIndex.load(tmp_path)

@@ -38,6 +38,10 @@ def texts_of(hits: Sequence[Hit]) -> list[str]:
     return [hit.chunk.text for hit in hits]
 
 
+def backwards(question: str, hits: Sequence[Hit]) -> list[Hit]:
+    return [replace(hit, rank=rank) for rank, hit in enumerate(reversed(hits), 1)]
+
+
 def likelihoods(scores: dict[str, float], seen: list[str]) -> Any:
     """STAND-IN for a LocalLLM: a question has one token, and the log-likelihood that ``scores`` gives its passage."""
 
@@ -71,15 +75,12 @@ def test_a_score_that_is_no_number_is_refused() -> None:
         query_likelihood(likelihoods({"a": 0.0, "b": float("nan")}, []))("Why?", hits_of("a", "b"))
 
 
-def test_the_retriever_is_asked_for_the_depth_and_k_hits_come_back() -> None:
+def test_rerank_retrieves_depth_hits_and_returns_k() -> None:
     asked: list[int] = []
 
     def retriever(question: str, k: int) -> list[Hit]:
         asked.append(k)
         return hits_of(*"abcdef")[:k]
-
-    def backwards(question: str, hits: Sequence[Hit]) -> list[Hit]:
-        return [replace(hit, rank=rank) for rank, hit in enumerate(reversed(hits), 1)]
 
     assert texts_of(rerank(retriever, backwards, depth=4)("?", 2)) == ["d", "c"]
     assert texts_of(rerank(retriever, backwards, depth=2)("?", 3)) == ["c", "b", "a"]
@@ -87,9 +88,6 @@ def test_the_retriever_is_asked_for_the_depth_and_k_hits_come_back() -> None:
 
 
 def test_fused_with_the_first_stage() -> None:
-    def backwards(question: str, hits: Sequence[Hit]) -> list[Hit]:
-        return [replace(hit, rank=rank) for rank, hit in enumerate(reversed(hits), 1)]
-
     # By hand: a and c get 1/61 + 1/63 = 0.032266, b 2/62 = 0.032258. With weight 2 c gets 2/61 + 1/63, the most.
     even = with_first_stage(backwards)("?", hits_of(*"abc"))
     assert texts_of(even) == ["a", "c", "b"]
@@ -199,7 +197,7 @@ def test_a_cross_encoder_cuts_the_passage_and_never_the_question(classifier: Pat
         reranker(" ".join("a" * 30), hits_of("b"))
 
 
-def test_a_classifier_of_several_labels_is_no_reranker(tmp_path: Path) -> None:
+def test_a_classifier_with_several_labels_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has 3 labels"):
         cross_encoder(str(save_classifier(tmp_path, labels=3)), device="cpu")
 
@@ -258,7 +256,7 @@ def test_listwise_mends_an_incomplete_list(messages_server: Server, ranking: lis
         ("", "no complete JSON object"),
     ],
 )
-def test_listwise_refuses_what_is_no_ranking(messages_server: Server, answer: Any, message: str) -> None:
+def test_listwise_refuses_anything_but_a_ranking(messages_server: Server, answer: Any, message: str) -> None:
     with pytest.raises(InvalidJSON, match=message):
         ranked_by(messages_server, answer, *"abcd")
 
