@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypedDict, Unpack
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, model_validator
 
 from rag_lab.answering.abstention import refusal_reason
 from rag_lab.answering.trace import Answer, AnswerStatus, Trace
@@ -29,7 +29,7 @@ from rag_lab.prompting.templates import Source, Template, load_template
 from rag_lab.prompting.token_budget import Dropped, Selection
 from rag_lab.types import Chunk, Document, Hit, Retriever
 
-RETRY_TOKENS = 200  # reserved for telling a model what was wrong with its JSON
+RETRY_TOKENS = 400  # reserved for telling a model what was wrong with its JSON, of which 80 characters are quoted
 
 # Appended to the system prompt, whose rules it refers to, so that its tokens are counted with the prompt.
 JSON_INSTRUCTION = """\
@@ -45,7 +45,6 @@ AnswerForm = Literal["text", "json"]
 class QuotedSource(BaseModel):
     """A source that the model cites, and the words that it quotes from it."""
 
-    model_config = ConfigDict(extra="forbid")
     source_id: str
     quote: str
 
@@ -53,7 +52,6 @@ class QuotedSource(BaseModel):
 class JsonAnswer(BaseModel):
     """The JSON form of an answer."""
 
-    model_config = ConfigDict(extra="forbid")
     answer: str
     citations: tuple[QuotedSource, ...]
     sufficient: bool

@@ -237,7 +237,6 @@ def form(answer: str, *citations: tuple[str, str], sufficient: bool = True) -> s
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"note": 1}, "note: Extra inputs"),
         ({"answer": None}, "answer: Input should be a valid string"),
         ({"sufficient": "true"}, "sufficient: Input should be a valid boolean"),
         ({"sufficient": 1}, "sufficient: Input should be a valid boolean"),
@@ -251,7 +250,7 @@ def form(answer: str, *citations: tuple[str, str], sufficient: bool = True) -> s
 )
 def test_another_shape_is_refused_with_its_place(change: dict[str, object], message: str) -> None:
     good = json.loads(form("کلاس‌ها [S1] 😀", ("S1", "כלבים מותרים במשרד")))
-    assert parse_json(json.dumps(good), JsonAnswer).citations[0].quote == "כלבים מותרים במשרד"
+    assert parse_json(json.dumps(good | {"note": 1}), JsonAnswer).citations[0].quote == "כלבים מותרים במשרד"
     with pytest.raises(InvalidJSON, match=message):
         parse_json(json.dumps(good | change), JsonAnswer)
 
