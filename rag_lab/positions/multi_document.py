@@ -17,7 +17,7 @@ from rag_lab.prompting.build import build_prompt
 from rag_lab.prompting.templates import assign_sources, fill, load_template, render_source
 from rag_lab.retrieval.bm25 import BM25Index
 from rag_lab.storage import Store
-from rag_lab.text.answer_matching import holds_answer
+from rag_lab.text.answer_matching import mentions_answer
 from rag_lab.types import Chunk, Corpus, Question
 
 PAPER_SIZES = (10, 20, 30)
@@ -40,7 +40,7 @@ class MultiDocumentTask:
 
     It works on any corpus. Questions are used if they have an accepted answer and their gold lies in one chunk. The
     distractors are BM25's best chunks for the question whose title and text hold no accepted answer
-    (``holds_answer``), best first, as in the paper. The gold answer is the first accepted one.
+    (``mentions_answer``), best first, as in the paper. The gold answer is the first accepted one.
     """
 
     max_tokens = 64  # SmolLM2's answers have 20 to 40; the paper took 100 and scored the first line
@@ -130,7 +130,7 @@ class MultiDocumentTask:
             if len(distractors) == self.size - 1:
                 break
             repeated = chunk.id == gold.id or chunk.text == gold.text or chunk.text in distractors
-            if not repeated and not holds_answer(f"{chunk.title}\n{chunk.text}", question.answers):
+            if not repeated and not mentions_answer(f"{chunk.title}\n{chunk.text}", question.answers):
                 distractors[chunk.text] = chunk
         if len(distractors) < self.size - 1:
             raise ValueError(

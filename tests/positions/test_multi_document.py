@@ -7,7 +7,7 @@ import pytest
 from rag_lab.datasets import load_corpus
 from rag_lab.llm.prompt import Prompt
 from rag_lab.positions.multi_document import DocumentItem, MultiDocumentTask, paper_file, read_paper_file
-from rag_lab.text.answer_matching import holds_answer
+from rag_lab.text.answer_matching import mentions_answer
 from rag_lab.types import Chunk, Corpus, Document, GoldSpan, Question
 from tests.support.paper_files import write_paper_file
 
@@ -80,7 +80,7 @@ def test_only_the_gold_moves(name: str, query_aware: bool) -> None:
     assert task.questions >= 60
     for item in task.items(12):
         assert len({item.passage.text, *(chunk.text for chunk in item.distractors)}) == 10
-        assert not any(holds_answer(f"{c.title} {c.text}", item.answers) for c in item.distractors)
+        assert not any(mentions_answer(f"{c.title} {c.text}", item.answers) for c in item.distractors)
         for position in (0, 4, 9):
             prompt = task.prompt(item, position)
             passages = text(prompt).split("Document [")[1:]
@@ -106,8 +106,8 @@ def test_natural_questions_by_the_oracle_file(published_data: Path) -> None:
     assert task.questions == 2655
     for item in task.items(10):
         assert len(item.distractors) == 19
-        assert holds_answer(item.passage.text, item.answers)
-        assert not any(holds_answer(f"{c.title} {c.text}", item.answers) for c in item.distractors)
+        assert mentions_answer(item.passage.text, item.answers)
+        assert not any(mentions_answer(f"{c.title} {c.text}", item.answers) for c in item.distractors)
 
 
 def test_the_papers_own_file_is_used_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
