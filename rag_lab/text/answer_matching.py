@@ -78,8 +78,8 @@ def contains_answer(text: str, answers: Sequence[str]) -> bool:
 
     SQuAD-style containment (Liu et al. 2023) would also find "no" in "know" and 28 in 1284. Numbers match by value:
     28 days = twenty-eight days, 1,000 = ۱۰۰۰ (see ``unsupported_numbers``); the text must contain the rest of the
-    answer too. An answer that normalisation empties (the grade "A", "+") is compared unchanged, as whole words. Raises
-    ValueError if there is no answer, an answer is blank, or ``answers`` is a string instead of a list.
+    answer too. An answer that normalisation empties (the grade "A", "+") is compared unchanged, as whole words.
+    Raises ValueError if there is no answer, an answer is blank, or ``answers`` is a string instead of a list.
     """
     if isinstance(answers, str) or not answers or not all(map(str.strip, answers)):
         raise ValueError(
