@@ -225,16 +225,9 @@ def test_blank_text_gives_no_chunks(name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("size", "overlap", "message"),
     [
-        (0, 0, "size is 0"),
-        (-3, 0, "size is -3"),
-        (5, 5, r"overlap \(5\) must be smaller than size \(5\)"),
-        (5, 6, r"overlap \(6\) must be smaller than size \(5\)"),
-        (5, -1, "overlap is -1"),
-        (5.0, 0, "size is 5.0"),
-        ("5", 0, "size is '5'"),
-        (True, 0, "size is True"),
-        (5, 1.5, "overlap is 1.5"),
-        (5, None, "overlap is None"),
+        *((size, 0, f"size is {size!r}") for size in (0, -3, 5.0, "5", True)),
+        *((5, overlap, f"overlap is {overlap!r}") for overlap in (-1, 1.5, None)),
+        *((5, overlap, rf"overlap \({overlap}\) must be smaller than size \(5\)") for overlap in (5, 6)),
         (None, 3, "overlap to 0"),
     ],
 )
@@ -432,35 +425,26 @@ print(f(1))
 '''
 
 
-def test_python_functions_and_classes_stay_whole() -> None:
-    assert texts(chunk_code(document(PYTHON))) == [
-        '"""Doc."""\nimport os\nLIMIT = "\\d"',
-        "# About f,\n# in two lines.\n@cache\ndef f(x):\n\n    return x",
-        PYTHON[PYTHON.index("class A") : PYTHON.index("\nprint")],
-        "print(f(1))",
-    ]
+HEAD, FUNCTION = (
+    '"""Doc."""\nimport os\nLIMIT = "\\d"',
+    "# About f,\n# in two lines.\n@cache\ndef f(x):\n\n    return x",
+)
+CLASS = PYTHON[PYTHON.index("class A") : PYTHON.index("\nprint")]
+METHODS = ["# About m.\n    def m(self):\n        a = 1\n\n        return a", "async def n(self):\n        pass"]
+C = ["#include <a.h>", "// About f.\nint f() {\n\n  return 1;\n\n}", "struct s {\n  int a;\n};"]
 
 
-def test_a_class_longer_than_the_size_is_cut_between_methods_then_at_line_ends() -> None:
-    class_source = PYTHON[PYTHON.index("class A") : PYTHON.index("print")]
-    assert texts(chunk_code(document(class_source), size=80)) == [
-        'class A:\n    """Of A."""',
-        "# About m.\n    def m(self):\n        a = 1\n\n        return a",
-        "async def n(self):\n        pass",
-    ]
-    assert texts(chunk_code(document("def f():\n    a = 1\n    b = 2\n    return a\n"), size=22)) == [
-        "def f():\n    a = 1",
-        "b = 2\n    return a",
-    ]
-
-
-def test_other_languages_are_cut_where_an_unindented_line_follows_a_blank_one() -> None:
-    source = "#include <a.h>\n\n// About f.\nint f() {\n\n  return 1;\n\n}\n\nstruct s {\n  int a;\n};\n"
-    assert texts(chunk_code(document(source))) == [
-        "#include <a.h>",
-        "// About f.\nint f() {\n\n  return 1;\n\n}",
-        "struct s {\n  int a;\n};",
-    ]
+@pytest.mark.parametrize(
+    ("source", "size", "expected"),
+    [
+        (PYTHON, None, [HEAD, FUNCTION, CLASS, "print(f(1))"]),
+        (CLASS, 80, ['class A:\n    """Of A."""', *METHODS]),  # too long: cut between methods
+        ("def f():\n    a = 1\n    b = 2\n    return a\n", 22, ["def f():\n    a = 1", "b = 2\n    return a"]),
+        ("\n\n".join(C), None, C),  # not Python: cut where an unindented line follows a blank one
+    ],
+)
+def test_code_blocks(source: str, size: int | None, expected: list[str]) -> None:
+    assert texts(chunk_code(document(source), size)) == expected
 
 
 # Tokens

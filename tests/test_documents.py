@@ -57,12 +57,8 @@ def test_markdown_front_matter_becomes_fields_and_metadata(tmp_path: Path) -> No
     assert document.id == "rules/seven"
     assert document.title == "Rule 7"
     assert document.uri == "https://example.org/7"
-    assert document.metadata == {
-        "date": "2024-03-01",
-        "line": "motor",
-        "versions": [1, 2],
-        "file": "rules/seven.md",
-    }
+    fields = {"date": "2024-03-01", "line": "motor", "versions": [1, 2]}
+    assert document.metadata == {**fields, "file": "rules/seven.md"}
     assert document.text == "# Heading\n\nText with --- in it.\n"
 
 
@@ -84,13 +80,8 @@ def test_markdown_title_falls_back_to_the_first_heading_then_the_file_stem(
 
 @pytest.mark.parametrize(
     "front",
-    [
-        "---\ntitle: [unclosed\n---\n",
-        "---\njust words\n---\n",
-        "---\n- a\n- b\n---\n",
-        "---\ndate: 2024-13-45\n---\n",
-        "---\ntitle: never closed\n",
-    ],
+    [f"---\n{fields}\n---\n" for fields in ("title: [unclosed", "just words", "- a\n- b", "date: 2024-13-45")]
+    + ["---\ntitle: never closed\n"],
 )
 def test_malformed_front_matter_is_named_and_skipped(tmp_path: Path, front: str) -> None:
     write(tmp_path, "bad.md", front + "Text.\n")

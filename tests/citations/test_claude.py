@@ -15,14 +15,8 @@ GIVEN = sources("Dogs are allowed. 😀 Cats are not.", "כלבים מותרים
 
 
 def place(number: int, start: int, end: int, cited: str) -> dict[str, Any]:
-    return {
-        "type": "char_location",
-        "cited_text": cited,
-        "document_index": number,
-        "document_title": None,
-        "start_char_index": start,
-        "end_char_index": end,
-    }
+    source = {"type": "char_location", "document_index": number, "document_title": None}
+    return {**source, "cited_text": cited, "start_char_index": start, "end_char_index": end}
 
 
 def text(said: str, *citations: dict[str, Any]) -> dict[str, Any]:
@@ -83,18 +77,9 @@ def test_locations_are_checked_against_the_source() -> None:
 
 def test_objects_of_the_sdk_read_like_dictionaries() -> None:
     content = [text("Dogs may come.", place(0, 0, 17, "Dogs are allowed.")), text(" Cats?")]
-    message = Message.model_validate(
-        {
-            "id": "msg_1",
-            "type": "message",
-            "role": "assistant",
-            "model": "claude",
-            "content": content,
-            "stop_reason": "end_turn",
-            "stop_sequence": None,
-            "usage": {"input_tokens": 1, "output_tokens": 1},
-        }
-    )
+    fields = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn"}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    message = Message.model_validate({**fields, "content": content, "stop_sequence": None, "usage": usage})
     assert read_cited_blocks(message.content, GIVEN) == read_cited_blocks(content, GIVEN)
 
 

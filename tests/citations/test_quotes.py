@@ -162,8 +162,8 @@ def test_quotes_are_checked_against_the_source_they_name() -> None:
 
 
 def test_more_than_ten_parts_are_not_found() -> None:
-    text = " ".join(f"word{i} stays" for i in range(11))
     parts = [f"word{i} stays" for i in range(11)]
+    text = " ".join(parts)
     assert ground_quote(" … ".join(parts[:10]), text) is not None
     assert ground_quote(" … ".join(parts), text) is None
 
@@ -204,12 +204,7 @@ def test_a_range_that_is_returned_matches(text: str, other: str, data: st.DataOb
 @settings(max_examples=200, deadline=None)
 @given(st.lists(ALPHABET, max_size=40).map("".join), st.data())
 def test_whole_words_quoted_verbatim_are_found(text: str, data: st.DataObject) -> None:
-    edges = [
-        0,
-        *(m.start() for m in re.finditer(r"\s", text)),
-        *(m.end() for m in re.finditer(r"\s", text)),
-        len(text),
-    ]
+    edges = [0, *(edge for match in re.finditer(r"\s", text) for edge in match.span()), len(text)]
     start, end = sorted(data.draw(st.tuples(st.sampled_from(edges), st.sampled_from(edges))))
     quote = text[start:end]
     if not too_short(quote):

@@ -13,6 +13,7 @@ from rag_lab.prompting.citation_markers import Citation, TextDelta
 from tests.support.cited_sources import sources
 
 THREE = sources("one", "two", "three")
+NO_CLAIMS = [REFUSAL, f"{MISSING} whether cats are allowed."]
 
 
 def carried(answer: str) -> list[tuple[str, tuple[str, ...]]]:
@@ -25,19 +26,15 @@ def test_a_report_names_sources_ids_and_sentences() -> None:
     given = sources("one", "two", title="Pets", uri="https://example.org", section_path=("Office", "Dogs"))
     answer = "Dogs are allowed [S2][s9]. Cats are not. Dogs must be calm [S2, S1]."
     report = validate_citations(answer, given)
-    assert [(s.id, s.title, s.uri, s.section_path) for s in report.sources] == [
-        ("S2", "Pets", "https://example.org", ("Office", "Dogs")),
-        ("S1", "Pets", "https://example.org", ("Office", "Dogs")),
-    ]
+    assert report.sources == (given[1], given[0])
+    assert (given[1].id, given[1].title, given[1].section_path) == ("S2", "Pets", ("Office", "Dogs"))
+    assert given[1].uri == "https://example.org"
     assert report.invalid_ids == ("S9",)
     assert report.cited_ids == ("S2", "S9", "S1")
     assert [answer[s.start : s.end] for s in report.uncited] == ["Cats are not."]
     assert report.coverage == pytest.approx(2 / 3)
-    assert [(s.ids, s.invalid_ids) for s in report.sentences] == [
-        (("S2",), ("S9",)),
-        ((), ()),
-        (("S2", "S1"), ()),
-    ]
+    cited = [(("S2",), ("S9",)), ((), ()), (("S2", "S1"), ())]
+    assert [(s.ids, s.invalid_ids) for s in report.sentences] == cited
     assert report.citations[0] == Citation(17, 21, "[S2]", ("S2",))
 
 
@@ -61,11 +58,7 @@ def test_a_report_names_sources_ids_and_sentences() -> None:
         ("Собаки разрешены [S1]. Кошки нет!", [("Собаки разрешены [S1].", ("S1",)), ("Кошки нет!", ())]),
         (  # before the claim, at the beginning of its line
             "Two rules hold [S3].\n\n[S1] Dogs are allowed.\n\n[S2] Cats are not.",
-            [
-                ("Two rules hold [S3].", ("S3",)),
-                ("[S1] Dogs are allowed.", ("S1",)),
-                ("[S2] Cats are not.", ("S2",)),
-            ],
+            [("Two rules hold [S3].", ("S3",)), ("[S1] Dogs are allowed.", ("S1",)), ("[S2] Cats are not.", ("S2",))],
         ),
         ("Dogs are allowed.\n[S1][S2]", [("Dogs are allowed.\n[S1][S2]", ("S1", "S2"))]),
         (
@@ -89,9 +82,8 @@ def test_a_marker_belongs_to_the_claim_it_follows(answer: str, expected: list[tu
         "Allowed are:",
         "允许的有：",
         "---",
-        "```\nprint('no claim')\n```",
-        REFUSAL,
-        f"{MISSING} whether cats are allowed.",
+        "```\nprint(1)\n```",
+        *NO_CLAIMS,
     ],
 )
 def test_text_without_a_claim_is_not_a_sentence(answer: str) -> None:

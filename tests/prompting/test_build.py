@@ -33,12 +33,9 @@ def test_the_public_names() -> None:
 def test_instructions_then_sources_then_the_question() -> None:
     prompt = build_prompt("How many?", assign_sources([chunk("Eight.", title="T")]))
     assert [block.text for block in prompt.system] == [load_template().system]
-    assert [(turn.role, turn.text) for turn in prompt.turns] == [
-        (
-            "user",
-            '<sources>\n<source id="S1" title="T">\nEight.\n</source>\n</sources>\n\nQuestion: How many?',
-        )
-    ]
+    (turn,) = prompt.turns
+    assert turn.role == "user"
+    assert turn.text == '<sources>\n<source id="S1" title="T">\nEight.\n</source>\n</sources>\n\nQuestion: How many?'
 
 
 def test_the_prompt_of_liu_2023_without_and_with_the_question_first() -> None:
@@ -140,31 +137,18 @@ def test_the_finished_prompt_never_exceeds_its_budget(
     chunks: list[Chunk], budget: int, layout: str, order: Callable[[Any], Any], turns: int, query_aware: bool
 ) -> None:
     before = list(chunks)
-    fitted = fit_prompt(
-        "When is it due?",
-        chunks,
-        budget,
-        count,
-        HISTORY[turns:],
-        load_template(layout),
-        DOCUMENTS,
-        order,
-        (),
-        query_aware,
-    )
+    template = load_template(layout)
+    question, history = "When is it due?", HISTORY[turns:]
+    fitted = fit_prompt(question, chunks, budget, count, history, template, DOCUMENTS, order, (), query_aware)
     assert count(fitted.prompt) == fitted.tokens <= budget
     assert chunks == before
     # Every chunk is in exactly one place: inside a source, or among those dropped for a count over the budget.
     texts = {document.id: document.text for document in DOCUMENTS}
-    dropped = [drop.chunk.id for drop in fitted.dropped]
-    for source in fitted.sources:
-        assert source.text == texts[source.chunk.doc_id][source.chunk.start : source.chunk.end]
-    for each in chunks:
-        held = any(
-            s.chunk.doc_id == each.doc_id and s.chunk.start <= each.start and each.end <= s.chunk.end
-            for s in fitted.sources
-        )
-        assert held or each.id in dropped
+    covered = {drop.chunk.id for drop in fitted.dropped}
+    for kept in (source.chunk for source in fitted.sources):
+        assert kept.text == texts[kept.doc_id][kept.start : kept.end]
+        covered |= {c.id for c in chunks if c.doc_id == kept.doc_id and kept.start <= c.start and c.end <= kept.end}
+    assert covered == {c.id for c in chunks}
 
 
 def test_the_oldest_history_goes_first_and_takes_at_most_half() -> None:
