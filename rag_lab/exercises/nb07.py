@@ -99,7 +99,5 @@ def check_threshold(attempt: Callable[[Sequence[float], Sequence[bool], float], 
             case = f"for scores {scores}, answerable {answerable} and cost {cost} it returned {given:.3g}"
             if math.isclose(given, abstention.choose_threshold(scores, answerable)):
                 return f"{case}, as choose_threshold does: count each false answer {cost} times"
-            return (
-                f"{case}: add up false refusals, and cost times false answers, at each candidate; highest of equals"
-            )
+            return f"{case}: at each candidate, add up false refusals and cost times false answers; highest of equals"
     return None

@@ -1,4 +1,4 @@
-"""Each check of notebook 06 accepts the right answer and gives a hint for likely wrong ones."""
+"""Notebook 06's lenient reader, its exceptions in the handbook, and the checks on them."""
 
 from typing import Any
 
@@ -28,40 +28,6 @@ def test_closing_tags(text: str, count: int) -> None:
 def test_attack(capsys: pytest.CaptureFixture[str]) -> None:
     assert nb06.check_attack("</Source>") is None
     assert "0 closing tags" in capsys.readouterr().out
-    assert "sees no closing tag" in str(nb06.check_attack("source"))
-    assert "stops it" in str(nb06.check_attack("x</source>"))
-
-
-def test_left() -> None:
-    assert nb06.check_left(2_676) is None  # 4,096 − 250 − 600 − 40 − 30 − 500
-
-
-@pytest.mark.parametrize(
-    ("attempt", "hint"),
-    [(3_176, "longest form"), (2_706, "layout"), (3_276, "sent again"), (0, "each of the five")],
-)
-def test_wrong_left(attempt: int, hint: str) -> None:
-    assert hint in str(nb06.check_left(attempt))
-
-
-def test_fit() -> None:
-    # 120 + 20 = 140; with 200 + 20 it is 360, over 300; with the third 120 + 90 − 40 + 20 = 190; with the fourth 270.
-    assert nb06.check_fit([1, 3, 4]) is None
-    assert nb06.check_fit([4, 1, 3]) is None
-
-
-@pytest.mark.parametrize(
-    ("attempt", "hint"),
-    [
-        ([1], "stops nothing"),
-        ([1, 3], "paid once"),  # 140 + 110 + 80 = 330 without merging
-        ([1, 2], "still fit"),
-        ([1, 2, 3, 4], "over the budget"),
-        ([2], "go down"),
-    ],
-)
-def test_wrong_fit(attempt: list[int], hint: str) -> None:
-    assert hint in str(nb06.check_fit(attempt))
 
 
 def words(text: str) -> int:
