@@ -1,13 +1,13 @@
 """Prefill and decode with a local model, several sequences in one batch, shared prefixes computed once."""
 
 import inspect
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rag_lab.llm.chat_template import common_length
-from rag_lab.llm.kv_cache import copy_prefix, copy_rows, empty_cache
+from rag_lab.llm.kv_cache import PrefixCache, copy_rows, empty_cache
 
 # torch's own attention also computes what the mask hides: half of the scores of one long prompt, less in chunks.
 PREFILL_CHUNK_TOKENS = 640
@@ -158,39 +158,6 @@ def prefill(model: Any, kv_cache: Any, ids: list[int], known: int = 0) -> Any:
     return logits[0, -1]
 
 
-class PrefixCache:
-    """The KV caches of the most recent prefixes, at most ``max_tokens`` tokens together (always the last one).
-
-    A token of SmolLM2 takes 45 KB in float32 and half of that in bfloat16. Threads may share it.
-    """
-
-    def __init__(self, model: Any, max_tokens: int) -> None:
-        self._model = model
-        self._max_tokens = max_tokens
-        self._entries: list[tuple[list[int], Any]] = []  # (ids, KV cache), least recently used first
-        self._lock = threading.Lock()
-
-    def get(self, ids: list[int]) -> tuple[Any, int]:
-        """A KV cache of ``ids`` that may be extended, and how many of them an entry had in its prefix.
-
-        The rest is prefilled, and the whole is kept.
-        """
-        with self._lock:
-            shared = [common_length(kept, ids) for kept, _ in self._entries]
-            known = max(shared, default=0)
-            if not known:
-                kv_cache = empty_cache()
-            else:
-                self._entries.append(self._entries.pop(shared.index(known)))
-                kv_cache = copy_prefix(self._entries[-1][1], known)
-            if known < len(ids):
-                prefill(self._model, kv_cache, ids, known)
-                self._entries.append((ids, copy_prefix(kv_cache, len(ids))))
-                while len(self._entries) > 1 and sum(len(kept) for kept, _ in self._entries) > self._max_tokens:
-                    self._entries.pop(0)
-            return kv_cache, known
-
-
 def kv_bytes_per_token(model: Any) -> int:
     """Bytes of one token in the KV cache. One token is prefilled to see: configs do not tell for every model."""
     kv_cache = empty_cache()
@@ -223,7 +190,7 @@ def prefill_shared(
             known = min(common_length(before, ids), len(ids) - 1)
             generations[i].cached_tokens = prefix
             if prefix_cache and known < prefix:
-                kv_cache, generations[i].cached_tokens = prefix_cache.get(ids[:prefix])
+                kv_cache, generations[i].cached_tokens = prefix_cache.get(ids[:prefix], partial(prefill, model))
                 known = prefix
             kv_cache.crop(known - kv_cache.get_seq_length())
             logits.append(prefill(model, kv_cache, ids, known))

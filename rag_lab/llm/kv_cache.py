@@ -1,7 +1,11 @@
-"""KV caches that have capacity to spare, so that one more token is appended and nothing is copied."""
+"""KV caches with spare capacity, so that a new token is appended without a copy; and the prefix cache."""
 
+import threading
+from collections.abc import Callable
 from functools import cache
 from typing import Any
+
+from rag_lab.llm.chat_template import common_length
 
 GROWTH_TOKENS = 64  # capacity to spare, in tokens, when a layer has to grow
 
@@ -86,3 +90,35 @@ def copy_rows(batch: Any, row: int, source: Any, rows: int, width: int, capacity
             batch.layers.append(preallocated_kv_layer()())
             batch.layers[i].allocate(rows, capacity, (layer.keys, layer.values), width)
         batch.layers[i].copy_row(row, layer)
+
+
+class PrefixCache:
+    """The KV caches of the most recent prefixes, at most ``max_tokens`` tokens together (always the last one).
+
+    A token of SmolLM2 takes 45 KB in float32 and half of that in bfloat16. Threads may share it.
+    """
+
+    def __init__(self, max_tokens: int) -> None:
+        self._max_tokens = max_tokens
+        self._entries: list[tuple[list[int], Any]] = []  # (ids, KV cache), least recently used first
+        self._lock = threading.Lock()
+
+    def get(self, ids: list[int], prefill: Callable[[Any, list[int], int], Any]) -> tuple[Any, int]:
+        """A KV cache of ``ids`` that may be extended, and how many of them an entry had in its prefix.
+
+        ``prefill(kv_cache, ids, known)`` appends the rest, and the whole is kept.
+        """
+        with self._lock:
+            shared = [common_length(kept, ids) for kept, _ in self._entries]
+            known = max(shared, default=0)
+            if not known:
+                kv_cache = empty_cache()
+            else:
+                self._entries.append(self._entries.pop(shared.index(known)))
+                kv_cache = copy_prefix(self._entries[-1][1], known)
+            if known < len(ids):
+                prefill(kv_cache, ids, known)
+                self._entries.append((ids, copy_prefix(kv_cache, len(ids))))
+                while len(self._entries) > 1 and sum(len(kept) for kept, _ in self._entries) > self._max_tokens:
+                    self._entries.pop(0)
+            return kv_cache, known

@@ -11,7 +11,6 @@ from typing import Any
 from rag_lab.llm.chat_template import chat_tokens, text_tokens
 from rag_lab.llm.generation import (
     Generation,
-    PrefixCache,
     decode,
     generate_and_score,
     kv_bytes_per_token,
@@ -19,6 +18,7 @@ from rag_lab.llm.generation import (
     supports_left_padding,
 )
 from rag_lab.llm.gguf import dequantised
+from rag_lab.llm.kv_cache import PrefixCache
 from rag_lab.llm.prompt import Block, Completion, Prompt, Stream, Usage, finish
 from rag_lab.models import hub
 from rag_lab.models.cpu_kernels import pack_linear_layers
@@ -57,7 +57,7 @@ class LocalLLM:
 
     @cached_property
     def _prefixes(self) -> PrefixCache:
-        return PrefixCache(self.model, max_tokens=min(self.window, self._capacity))
+        return PrefixCache(max_tokens=min(self.window, self._capacity))
 
     @classmethod
     def load(

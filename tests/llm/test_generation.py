@@ -2,6 +2,7 @@
 
 import math
 import weakref
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,13 +14,13 @@ from rag_lab.llm import generation
 from rag_lab.llm.generation import (
     DecodingBatch,
     Generation,
-    PrefixCache,
     generate_and_score,
+    prefill,
     prefill_shared,
     sample_token,
     unstable_suffix,
 )
-from rag_lab.llm.kv_cache import empty_cache
+from rag_lab.llm.kv_cache import PrefixCache, empty_cache
 from tests.support.local_model import smollm2, tiny_model
 
 IDS = st.lists(st.integers(0, 49), min_size=1, max_size=12)
@@ -173,31 +174,36 @@ def test_where_an_answer_ends(text: str, options: dict[str, Any], expected: tupl
 # prefix cache
 
 
+def cached(cache: PrefixCache, ids: list[int]) -> int:
+    """How many of the ids were in the cache."""
+    return cache.get(ids, partial(prefill, tiny_model()))[1]
+
+
 def test_only_what_differs_is_prefilled(forward_tokens: list[int]) -> None:
-    cache = PrefixCache(tiny_model(), max_tokens=100)
-    assert cache.get([1, 2, 3, 4])[1] == 0
-    assert cache.get([1, 2, 3, 4])[1] == 4  # the same again: nothing
-    assert cache.get([1, 2])[1] == 2  # a prefix of it: nothing
-    assert cache.get([1, 2, 9, 9, 9])[1] == 2  # it branches off after two
-    assert cache.get([1, 2, 3, 4, 5])[1] == 4  # the longer of two that fit
+    cache = PrefixCache(max_tokens=100)
+    assert cached(cache, [1, 2, 3, 4]) == 0
+    assert cached(cache, [1, 2, 3, 4]) == 4  # the same again: nothing
+    assert cached(cache, [1, 2]) == 2  # a prefix of it: nothing
+    assert cached(cache, [1, 2, 9, 9, 9]) == 2  # it branches off after two
+    assert cached(cache, [1, 2, 3, 4, 5]) == 4  # the longer of two that fit
     assert forward_tokens == [4, 3, 1]
 
 
 def test_the_least_recently_used_prefixes_go_first() -> None:
-    cache = PrefixCache(tiny_model(), max_tokens=8)
+    cache = PrefixCache(max_tokens=8)
     for ids in ([1] * 4, [2] * 4, [1] * 4, [3] * 4):  # the third makes the ones newer than the twos
-        cache.get(ids)
-    assert cache.get([1] * 4)[1] == 4
-    assert cache.get([2] * 4)[1] == 0
-    assert cache.get([5] * 20)[1] == 0  # more than max_tokens: kept alone
-    assert cache.get([5] * 20)[1] == 20
-    assert cache.get([1] * 4)[1] == 0
+        cached(cache, ids)
+    assert cached(cache, [1] * 4) == 4
+    assert cached(cache, [2] * 4) == 0
+    assert cached(cache, [5] * 20) == 0  # more than max_tokens: kept alone
+    assert cached(cache, [5] * 20) == 20
+    assert cached(cache, [1] * 4) == 0
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=6), st.integers(1, 3))
 def test_a_cached_prefix_goes_on_as_if_all_had_been_prefilled(prefixes: list[list[int]], rows: int) -> None:
-    cache = PrefixCache(tiny_model(), max_tokens=20)
+    cache = PrefixCache(max_tokens=20)
     for prefix in prefixes:
         ends = generations([[*prefix, 7, n] for n in range(rows)], prefix_length=len(prefix))
         for numbers, _, logits in prefill_shared(tiny_model(), ends, 0, 8, 1000, cache):
