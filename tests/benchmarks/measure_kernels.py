@@ -73,7 +73,10 @@ def kv_cache_jobs(model: Any) -> Iterator[tuple[str, str, Run, Run]]:
 
 def language_model_jobs(llm: LocalLLM) -> Iterator[tuple[str, str, Run, Run]]:
     """Piece, job, the run with the piece and the run without it."""
-    plain = LocalLLM("plain", plain_transformers(llm.model), llm.tokenizer)
+    packed, plain = (
+        LocalLLM("no prefix cache", model, llm.tokenizer, prefix_cache=False)
+        for model in (llm.model, plain_transformers(llm.model))
+    )
 
     def no_sharing() -> AbstractContextManager[Any]:
         return patch.object(generation, "common_length", lambda first, second: 0)
@@ -94,8 +97,8 @@ def language_model_jobs(llm: LocalLLM) -> Iterator[tuple[str, str, Run, Run]]:
         return run
 
     for job, n in NEW_TOKENS.items():
-        yield "packed linear layers", job, answers(llm, n), answers(plain, n)
-        yield "prefix sharing", job, answers(llm, n), answers(llm, n, no_sharing)
+        yield "packed linear layers", job, answers(packed, n), answers(plain, n)
+        yield "prefix sharing", job, answers(packed, n), answers(packed, n, no_sharing)
         yield "prefix cache", job, questions(True, n), questions(False, n)
     yield from kv_cache_jobs(llm.model)
 
