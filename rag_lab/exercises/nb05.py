@@ -27,18 +27,11 @@ TABLE = ((1, 0, 0, 1), (1, 1, 0, 0), (1, 0, 0, 1), (1, 0, 1, 0))
 # Exercise 3: pairs as a KeyValueTask makes them; answers with the position of the pair and of the code in the answer.
 # In the last answer a code is the beginning of a longer number. Hand-written.
 _ITEM = KeyValueItem("exercise", ("Oslo", "4711"), (("Lima", "1234"), ("Rome", "9876"), ("Kyoto", "5555")))
-SOURCES: tuple[tuple[str, int, int | None], ...] = tuple(
+_PLACES = (("4711", 2, 2), ("1234", 2, 0), ("9876", 0, 2), ("5555", 2, 3), ("5555", 3, 2), ("2222", 2, None))
+SOURCES = [
     (f"The access code for the Oslo office is {code}.", position, right)
-    for code, position, right in (
-        ("4711", 2, 2),
-        ("1234", 2, 0),
-        ("9876", 0, 2),
-        ("5555", 2, 3),
-        ("5555", 3, 2),
-        ("2222", 2, None),
-        ("12345", 2, None),
-    )
-)
+    for code, position, right in (*_PLACES, ("12345", 2, None))
+]
 
 
 def check_judged(attempt: Sequence[bool]) -> str | None:

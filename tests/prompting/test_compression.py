@@ -1,4 +1,4 @@
-"""rag_lab.compression: what is kept stands in its passage, with what it leans on and what limits it."""
+"""rag_lab.prompting.compression: what is kept stands in its passage, with what it leans on and what limits it."""
 
 import math
 from collections.abc import Callable, Sequence
