@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from rag_lab import settings
 from rag_lab.llm.claude import ClaudeLLM
+from rag_lab.llm.language_model import LanguageModel
 from rag_lab.llm.load import is_paid
 from rag_lab.llm.local import LocalLLM
 from rag_lab.models import hub
@@ -48,7 +49,7 @@ class Models:
         """The embedding model."""
         return Encoder.load(self.encoder, dtype=self.dtype, allow_remote_code=self.allow_remote_code)
 
-    def load_llm(self) -> Any:
+    def load_llm(self) -> LanguageModel:
         """The language model: Claude or a local one."""
         return ClaudeLLM(self.llm) if is_paid(self.llm) else LocalLLM.load(self.llm, dtype=self.dtype)
 

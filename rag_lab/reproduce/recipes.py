@@ -153,7 +153,7 @@ RECIPES = (
     Recipe(
         "late_scifact_fixed256",
         "Late chunking, SciFact, 256 tokens (%)",
-        retrieval.late_fixed,
+        partial(retrieval.late_tokens, (256,)),
         paper=(JINA_SMALL,),
         offline=MINILM,
         data=("scifact",),
@@ -175,7 +175,7 @@ RECIPES = (
     Recipe(
         "late_scifact_series",
         "Late chunking, SciFact, by chunk size (%)",
-        retrieval.late_series,
+        partial(retrieval.late_tokens, retrieval.SIZES),
         "late_scifact_fixed256",
         paper=(JINA_SMALL,),
         offline=MINILM,

@@ -23,7 +23,6 @@ from rag_lab.types import Chunk, Document, Hit, RetrievalSet, Retriever
 
 DEPTH = 10
 SIZES = (16, 32, 64, 128, 256)  # tokens per chunk
-SENTENCES = 5
 K1, B = 0.9, 0.4  # Anserini's defaults
 RERANKED = 100  # hits of BM25, as in BEIR's table
 CROSS_ENCODER = "cross-encoder/ms-marco-MiniLM-L6-v2"  # the hub's names; BEIR's table has "-L-6-"
@@ -43,17 +42,15 @@ DECLARED = re.compile(
     re.MULTILINE,
 )
 
-Cut = Callable[[Document, Encoder], list[Chunk]]
-
 
 def whole_scifact(models: Models) -> list[Comparison]:
     """nDCG@10 of title and abstract as one text. The published row reads only the first 256 tokens of it."""
     scifact, encoder = datasets.load_scifact(), models.load_encoder()
-    documents = whole_texts(scifact)
-    texts = [d.text for d in documents]
+    chunks = whole_chunks(scifact)
+    texts = [chunk.text for chunk in chunks]
     limit = min(256, encoder.window)
     vectors = cached_vectors(encoder, ["whole", 256, texts], lambda: encoder.encode(texts, max_tokens=limit))
-    scores = _best_chunk_ndcg(scifact, encoder, vectors, [d.id for d in documents], models)
+    scores = _best_chunk_ndcg(scifact, encoder, chunks, vectors, models)
     return [Comparison("nDCG@10", published("minilm_scifact").values["nDCG@10"], bootstrap_ci(scores))]
 
 
@@ -100,39 +97,36 @@ def berlin(models: Models) -> list[Comparison]:
     return rows
 
 
-def late_fixed(models: Models) -> list[Comparison]:
-    """SciFact in chunks of 256 tokens, naive and late."""
+def late_tokens(sizes: Sequence[int], models: Models) -> list[Comparison]:
+    """SciFact in chunks of each of ``sizes`` in tokens, naive and late, in percent; only 256 tokens are published."""
     paper = published("late_scifact_fixed256").values
-    return _late_scifact(models, "256 tokens", _tokens(256), (paper["naive"], paper["late"]))
+    documents, encoder = whole_texts(datasets.load_scifact()), models.load_encoder()
+    rows = []
+    for size in sizes:
+        chunks = chunk_corpus(documents, chunk_tokens, size=size, overlap=0, tokenizer=encoder.tokenizer)
+        rows += _late_scifact(f"{size} tokens", encoder, chunks, paper if size == 256 else {}, models)
+    return rows
 
 
 def late_sentences(models: Models) -> list[Comparison]:
     """SciFact, five sentences per chunk. Only the mean over three models and four data sets is published."""
+    chunks = chunk_corpus(whole_texts(datasets.load_scifact()), five_sentences)
     paper = published("late_averages").values["five sentences"]
-    figures = (paper["naive"], paper["late"])
-    return _late_scifact(models, "five sentences", lambda document, encoder: five_sentences(document), figures)
-
-
-def late_series(models: Models) -> list[Comparison]:
-    """SciFact by chunk size; only 256 tokens are published."""
-    paper = published("late_scifact_fixed256").values
-    rows = []
-    for size in SIZES:
-        figures = (paper["naive"], paper["late"]) if size == 256 else (None, None)
-        rows += _late_scifact(models, f"{size} tokens", _tokens(size), figures)
-    return rows
+    return _late_scifact("five sentences", models.load_encoder(), chunks, paper, models)
 
 
 def merola_nfcorpus(models: Models) -> list[Comparison]:
     """NFCorpus in fixed segments, naive and late: nDCG of the documents of the 40 best chunks."""
     nfcorpus, encoder = datasets.load_nfcorpus(), models.load_encoder()
-    chunks, vectors = naive_and_late(whole_texts(nfcorpus), encoder, _tokens(MEROLA_TOKENS))
-    searches = {name: _dense(encoder, chunks, v, nfcorpus) for name, v in vectors.items()}
+    documents = whole_texts(nfcorpus)
+    chunks = chunk_corpus(documents, chunk_tokens, size=MEROLA_TOKENS, overlap=0, tokenizer=encoder.tokenizer)
+    vectors = naive_and_late(documents, encoder, chunks)
+    searches = {way: _dense(encoder, chunks, found, nfcorpus) for way, found in vectors.items()}
     paper = published("merola_nfcorpus").values["BGE-M3" if models.encoder == BGE_M3 else "Jina v3"]
     rows = []
     for place, k in enumerate((5, 10)):
-        scores = {name: _ndcg(nfcorpus, search, models, k, MEROLA_CHUNKS) for name, search in searches.items()}
-        rows += _compare(f"nDCG@{k}", scores, (paper["naive"][place], paper["late"][place]))
+        scores = {way: _ndcg(nfcorpus, search, models, k, MEROLA_CHUNKS) for way, search in searches.items()}
+        rows += _compare(f"nDCG@{k}", scores, {way: paper[way][place] for way in scores})
     return rows
 
 
@@ -155,17 +149,18 @@ def cookbook(models: Models) -> list[Comparison]:
         "contextual dense + reranker": rerank(dense, models.load_reranker(encoder), COOKBOOK_RERANKED * KS[-1]),
     }
     paper = published("cookbook_codebases").values
+    sample = models.subsample(list(code.queries))
     rows: list[Comparison] = []
-    recalls: dict[str, dict[int, np.ndarray]] = {}
     for name, search in stages.items():
-        recalls[name] = _recalls(search, code, models)
-        figures = paper.get(name, [None] * len(KS))
-        for k, figure in zip(KS, figures, strict=True):
-            measured = bootstrap_ci(recalls[name][k]).scaled(100)
-            rows.append(Comparison(f"{name}, recall@{k}", figure, measured, shown=False))
-        if name != "dense":
-            gain = None if figures[-1] is None else round(figures[-1] - paper["dense"][-1], 6)
-            measured = paired_difference(recalls[name][KS[-1]], recalls["dense"][KS[-1]]).scaled(100)
+        rankings = {id_: [hit.chunk.id for hit in search(code.queries[id_], KS[-1])] for id_ in sample}
+        for k, figure in zip(KS, paper.get(name, [None] * len(KS)), strict=True):
+            recalls = np.array([100 * recall_at_k(rankings[id_], code.relevance[id_], k) for id_ in sample])
+            rows.append(Comparison(f"{name}, recall@{k}", figure, bootstrap_ci(recalls), shown=False))
+        if name == "dense":
+            dense_recalls = recalls
+        else:
+            gain = round(figure - paper["dense"][-1], 6) if figure else None
+            measured = paired_difference(recalls, dense_recalls)
             rows.append(Comparison(f"{name} − dense, recall@20", gain, measured, is_gain=True))
     return rows
 
@@ -201,8 +196,7 @@ def merola_contextual(models: Models) -> list[Comparison]:
     for way, both in searches.items():
         for place, k in enumerate((5, 10)):
             scores = {name: _ndcg(fifth, search, models, k, 4 * k) for name, search in both.items()}
-            figures = paper["without context"][way][place], paper["with context"][way][place]
-            rows += _compare(f"{way}, nDCG@{k}", scores, figures)
+            rows += _compare(f"{way}, nDCG@{k}", scores, {name: paper[name][way][place] for name in both})
     return rows
 
 
@@ -211,23 +205,26 @@ def whole_texts(data: RetrievalSet) -> list[Document]:
     return [replace(d, text=f"{d.title} {d.text}".strip()) for d in data.documents]
 
 
+def whole_chunks(data: RetrievalSet) -> list[Chunk]:
+    """``whole_texts``, each as one chunk."""
+    return [Chunk(d.id, 0, d.text, 0, len(d.text)) for d in whole_texts(data)]
+
+
 def five_sentences(document: Document) -> list[Chunk]:
     """Chunks of five whole sentences; the last has the rest."""
-    sentences, chunks = chunk_sentences(document, size=None), []
-    for index, first in enumerate(range(0, len(sentences), SENTENCES)):
-        start, end = sentences[first].start, sentences[first : first + SENTENCES][-1].end
-        chunks.append(replace(sentences[first], index=index, end=end, text=document.text[start:end]))
-    return chunks
+    sentences = chunk_sentences(document, size=None)
+    groups = [sentences[i : i + 5] for i in range(0, len(sentences), 5)]
+    return [
+        replace(group[0], index=i, end=group[-1].end, text=document.text[group[0].start : group[-1].end])
+        for i, group in enumerate(groups)
+    ]
 
 
-def naive_and_late(
-    documents: Sequence[Document], encoder: Encoder, cut: Cut
-) -> tuple[list[Chunk], dict[str, Vectors]]:
-    """The chunks of all documents with their ``naive`` and ``late`` vectors (n, d)."""
-    chunks = [chunk for document in documents for chunk in cut(document, encoder)]
+def naive_and_late(documents: Sequence[Document], encoder: Encoder, chunks: Sequence[Chunk]) -> dict[str, Vectors]:
+    """The ``naive`` and the ``late`` vectors of the chunks, (n, d) each."""
     texts = [c.text for c in chunks]
     inputs = [texts, [(c.doc_id, c.start, c.end) for c in chunks]]
-    return chunks, {
+    return {
         "naive": cached_vectors(encoder, ["naive", *inputs], lambda: encoder.encode(texts)),
         "late": cached_vectors(encoder, ["late", *inputs], lambda: encoder.encode_late_corpus(documents, chunks)),
     }
@@ -256,40 +253,30 @@ def declared_names(document: Document, chunks: Sequence[Chunk]) -> list[Chunk]:
 
 
 def _late_scifact(
-    models: Models, name: str, cut: Cut, figures: tuple[float | None, float | None]
+    name: str, encoder: Encoder, chunks: Sequence[Chunk], paper: Mapping[str, float], models: Models
 ) -> list[Comparison]:
-    """nDCG@10 in percent of naive and late chunks, and their paired difference."""
-    scifact, encoder = datasets.load_scifact(), models.load_encoder()
-    chunks, vectors = naive_and_late(whole_texts(scifact), encoder, cut)
-    doc_ids = [c.doc_id for c in chunks]
-    scores = {way: _best_chunk_ndcg(scifact, encoder, found, doc_ids, models) for way, found in vectors.items()}
-    return _compare(name, scores, figures, scale=100)
+    """nDCG@10 in percent of naive and late vectors of SciFact's chunks, and their paired difference."""
+    scifact = datasets.load_scifact()
+    vectors = naive_and_late(whole_texts(scifact), encoder, chunks)
+    scores = {way: 100 * _best_chunk_ndcg(scifact, encoder, chunks, found, models) for way, found in vectors.items()}
+    return _compare(name, scores, paper)
 
 
-def _compare(
-    label: str, scores: Mapping[str, np.ndarray], figures: tuple[float | None, float | None], scale: float = 1
-) -> list[Comparison]:
-    """Two methods, each with its published figure, then the second − the first, paired by question."""
-    (first, a), (second, b) = scores.items()
-    before, after = figures
+def _compare(label: str, scores: Mapping[str, np.ndarray], paper: Mapping[str, float]) -> list[Comparison]:
+    """Two methods, each beside its figure in ``paper``, then the second − the first, paired by question."""
     rows = [
-        Comparison(f"{name}, {label}", figure, bootstrap_ci(values).scaled(scale), shown=False)
-        for (name, values), figure in zip(scores.items(), figures, strict=True)
+        Comparison(f"{name}, {label}", paper.get(name), bootstrap_ci(values), shown=False)
+        for name, values in scores.items()
     ]
-    gain = None if before is None or after is None else round(after - before, 6)
-    measured = paired_difference(b, a).scaled(scale)
+    first, second = scores
+    gain = round(paper[second] - paper[first], 6) if paper else None
+    measured = paired_difference(scores[second], scores[first])
     return [*rows, Comparison(f"{second} − {first}, {label}", gain, measured, is_gain=True)]
-
-
-def _tokens(size: int) -> Cut:
-    return lambda document, encoder: chunk_tokens(document, size, 0, encoder.tokenizer)
 
 
 def _anserini(data: RetrievalSet) -> Retriever:
     """BM25 as in Anserini's flat index: title, space and text of each document in one field."""
-    texts = [(d.id, f"{d.title} {d.text}") for d in data.documents]
-    chunks = [Chunk(id_, 0, text, 0, len(text)) for id_, text in texts]
-    return BM25Index(chunks, "porter", ENGLISH_STOP_WORDS, K1, B).search
+    return BM25Index(whole_chunks(data), "porter", ENGLISH_STOP_WORDS, K1, B).search
 
 
 def _add_context(
@@ -302,11 +289,7 @@ def _add_context(
     if models.llm:
         contextual = [chunk for chunk, _ in generate_contexts(documents, chunks, models.load_llm())]
     else:
-        contextual = [
-            chunk
-            for document in documents
-            for chunk in without_model(document, [c for c in chunks if c.doc_id == document.id])
-        ]
+        contextual = [c for d in documents for c in without_model(d, [o for o in chunks if o.doc_id == d.id])]
     by_id = {chunk.id: chunk for chunk in contextual}
     return [by_id[chunk.id] for chunk in chunks]
 
@@ -327,17 +310,16 @@ def _dense(encoder: Encoder, chunks: Sequence[Chunk], vectors: Vectors, data: Re
 
 
 def _best_chunk_ndcg(
-    data: RetrievalSet, encoder: Encoder, vectors: Vectors, doc_ids: Sequence[str], models: Models
+    data: RetrievalSet, encoder: Encoder, chunks: Sequence[Chunk], vectors: Vectors, models: Models
 ) -> np.ndarray:
-    """nDCG@10 per query (n,). A document's score is its best chunk's; vectors[i] is a chunk of doc_ids[i]."""
-    ids = np.array(doc_ids)
+    """nDCG@10 per query (n,). A document's score is that of its best chunk, by ``vectors`` (chunks, d)."""
+    ids = np.array([chunk.doc_id for chunk in chunks])
     sample = models.subsample(list(data.queries))
     queries = encoder.encode([data.queries[id_] for id_ in sample], kind="query")
-    scores = []
-    for id_, query in zip(sample, queries, strict=True):
-        order = np.argsort(-(vectors @ query), kind="stable")
-        scores.append(ndcg_at_k(list(dict.fromkeys(ids[order].tolist())), data.relevance[id_], DEPTH))
-    return np.array(scores)
+    orders = [np.argsort(-(vectors @ query), kind="stable") for query in queries]
+    return np.array(
+        [ndcg_at_k(ids[o].tolist(), data.relevance[id_], DEPTH) for id_, o in zip(sample, orders, strict=True)]
+    )
 
 
 def _ndcg(data: RetrievalSet, search: Retriever, models: Models, k: int = DEPTH, hits: int = DEPTH) -> np.ndarray:
@@ -345,10 +327,3 @@ def _ndcg(data: RetrievalSet, search: Retriever, models: Models, k: int = DEPTH,
     sample = models.subsample(list(data.queries))
     rankings = [rank_documents(search(data.queries[id_], hits)) for id_ in sample]
     return np.array([ndcg_at_k(r, data.relevance[id_], k) for id_, r in zip(sample, rankings, strict=True)])
-
-
-def _recalls(search: Retriever, data: RetrievalSet, models: Models) -> dict[int, np.ndarray]:
-    """For each of ``KS``, the share of each question's golden chunks among the first k, (n,)."""
-    sample = models.subsample(list(data.queries))
-    rankings = {id_: [hit.chunk.id for hit in search(data.queries[id_], KS[-1])] for id_ in sample}
-    return {k: np.array([recall_at_k(rankings[id_], data.relevance[id_], k) for id_ in sample]) for k in KS}

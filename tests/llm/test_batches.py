@@ -15,8 +15,9 @@ from rag_lab.llm.prompt import Completion, Prompt
 from tests.support.messages_server import (
     BATCHES,
     KEY,
+    QUESTIONS,
     Fault,
-    about,
+    documents,
     running_server,  # noqa: F401 (a fixture)
     texts_of,
     written,
@@ -24,13 +25,7 @@ from tests.support.messages_server import (
 from tests.support.messages_server import MessagesServer as Server
 
 HAIKU = "claude-haiku-5-5"
-
-
 PROJECT = Path(__file__).parents[2]
-
-
-def documents(count: int, chunks: int) -> list[list[Prompt]]:
-    return [[about(f"chunk {c} of {d}", f"document {d} " * 300) for c in range(chunks)] for d in range(count)]
 
 
 def test_each_document_is_written_to_the_cache_once_and_its_chunks_go_in_order(messages_server: Server) -> None:
@@ -124,7 +119,6 @@ def batch(prompts: list[Prompt], model: str = HAIKU) -> list[Any]:
     return batches.complete_batch(claude.ClaudeLLM(model), prompts, poll_seconds=0.01)
 
 
-QUESTIONS = [Prompt.of(f"question {n}") for n in range(6)]
 ANSWERS = [f"About question {n}." for n in range(6)]
 
 
@@ -210,7 +204,7 @@ def test_the_whole_of_a_batch_must_fit_the_cap(messages_server: Server, monkeypa
 SCRIPT = """
 import sys
 sys.path.insert(0, {project!r})
-from tests.llm.test_batches import documents, QUESTIONS
+from tests.support.messages_server import QUESTIONS, documents
 from rag_lab.llm import batches, claude
 model = claude.ClaudeLLM("claude-haiku-5-5")
 if {batch}:

@@ -40,12 +40,12 @@ def test_scifact_rows(encoder: str, classifier: str, monkeypatch: pytest.MonkeyP
     assert bm25.measured.value == 1.0  # every topic is in one document only
     reranked, gain = retrieval.cross_encoder_scifact(Models(reranker=classifier, dtype="float32"))
     assert reranked.measured.value - 1.0 == pytest.approx(gain.measured.value)
-    for row in (retrieval.late_fixed, retrieval.late_sentences):
-        naive, late, difference = row(tiny)
+    for rows in (retrieval.late_tokens((256,), tiny), retrieval.late_sentences(tiny)):
+        naive, late, difference = rows
         assert late.measured.value - naive.measured.value == pytest.approx(difference.measured.value)
         assert difference.shown
         assert difference.published == pytest.approx(1.9)
-    series = [row for row in retrieval.late_series(tiny) if row.shown]
+    series = [row for row in retrieval.late_tokens(retrieval.SIZES, tiny) if row.shown]
     assert [row.published for row in series] == [None] * 4 + [pytest.approx(1.9)]
     assert len(retrieval.berlin(tiny)) == 9
 

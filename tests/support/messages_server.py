@@ -20,9 +20,22 @@ from rag_lab.llm import spending
 from rag_lab.llm.prompt import Block, CacheTTL, Completion, Prompt, Turn
 from tests.support.messages_http import BATCHES, COUNT, MESSAGES, Fault, Handler, Seen, texts, tokens
 
-__all__ = ["BATCHES", "COUNT", "KEY", "MESSAGES", "Fault", "MessagesServer", "about", "texts_of", "written"]
+__all__ = [
+    "BATCHES",
+    "COUNT",
+    "KEY",
+    "MESSAGES",
+    "QUESTIONS",
+    "Fault",
+    "MessagesServer",
+    "about",
+    "documents",
+    "texts_of",
+    "written",
+]
 
 KEY = "sk-test-this-key-must-never-be-written-anywhere"
+QUESTIONS = [Prompt.of(f"question {n}") for n in range(6)]
 
 
 class MessagesServer:
@@ -151,6 +164,11 @@ def about(chunk: str, document: str = "", cache: CacheTTL = "5m") -> Prompt:
     """A prompt for a context: the document with a cache mark, and the chunk."""
     blocks = (Block(document, cache), Block(chunk)) if document else (Block(chunk),)
     return Prompt((Turn("user", blocks),))
+
+
+def documents(count: int, chunks: int) -> list[list[Prompt]]:
+    """A group of prompts per document: ``about`` each of its chunks."""
+    return [[about(f"chunk {c} of {d}", f"document {d} " * 300) for c in range(chunks)] for d in range(count)]
 
 
 def texts_of(outcomes: Sequence[Any]) -> list[str]:
