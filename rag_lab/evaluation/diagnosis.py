@@ -115,27 +115,27 @@ def diagnose(answer: Answer, question: Question, judge: AnswerJudge = is_correct
 
 
 def summarise(diagnoses: Sequence[Diagnosis]) -> DiagnosisSummary:
-    """The failure modes and details counted, and what to work on: the most frequent. Raises ValueError if empty."""
-    if not diagnoses:
+    """The failure modes and details counted, and what to work on: the most frequent failure.
+
+    Two are distinguishable if the interval of the first one's share of both is over a half. Raises ValueError if
+    there are no diagnoses.
+    """
+    n = len(diagnoses)
+    if not n:
         raise ValueError("There are no diagnoses to sum up: diagnose at least one answer.")
     counted = Counter(diagnosis.failure_mode for diagnosis in diagnoses)
-    details = Counter(f"{d.failure_mode}: {d.detail}" for d in diagnoses if d.detail)
     counts = {mode: counted[mode] for mode in FAILURE_MODES}
-    return DiagnosisSummary(counts, dict(details.most_common()), len(diagnoses), _next_step(counts, len(diagnoses)))
-
-
-def _next_step(counts: dict[FailureMode, int], n: int) -> str:
-    """Advice on the most frequent failure. Two are distinguishable if the interval of its share is over a half."""
+    details = Counter(f"{d.failure_mode}: {d.detail}" for d in diagnoses if d.detail)
     first, second = sorted((mode for mode in counts if mode in ADVICE), key=lambda mode: -counts[mode])[:2]
+    next_step = f"Next hour: {ADVICE[first]}, {counts[first]} of {n} questions"
     if not counts[first]:
-        return f"None of the {n} questions failed: try harder ones."
-    advice = f"{ADVICE[first]}, {counts[first]} of {n} questions"
-    if wilson_interval(counts[first], counts[first] + counts[second]).low > 0.5:
-        return f"Next hour: {advice}."
-    return (
-        f"Next hour: {advice}; but {second.replace('_', ' ')} ({counts[second]}) is not distinguishable from it with "
-        "so few questions."
-    )
+        next_step = f"None of the {n} questions failed: try harder ones."
+    elif wilson_interval(counts[first], counts[first] + counts[second]).low > 0.5:
+        next_step += "."
+    else:
+        rival = f"{second.replace('_', ' ')} ({counts[second]})"
+        next_step += f"; but {rival} is not distinguishable from it with so few questions."
+    return DiagnosisSummary(counts, dict(details.most_common()), n, next_step)
 
 
 def _missing(chunks: Sequence[Chunk], gold: Iterable[GoldSpan]) -> list[GoldSpan]:
@@ -161,18 +161,15 @@ def plot_diagnosis(axes: "Axes", summary: DiagnosisSummary) -> None:
     """
     rows = np.arange(len(FAILURE_MODES))
     for row, mode in zip(rows, FAILURE_MODES, strict=True):
-        share = wilson_interval(summary.counts[mode], summary.n)
-        low, value, high = (100 * bound for bound in (share.low, share.value, share.high))
-        failed = mode in ADVICE
-        axes.barh(row, value, color=COLOURS[1 if failed else 0], hatch=HATCHES[1 if failed else 0], edgecolor="white")
-        axes.errorbar(value, row, xerr=[[value - low], [high - value]], color="#333333", capsize=3, elinewidth=1.2)
-        parts = [
-            f"{detail.split(': ')[1]} {count}"
-            for detail, count in summary.details.items()
-            if detail.startswith(f"{mode}:")
-        ]
-        count = str(summary.counts[mode]) + (f" ({', '.join(parts)})" if parts else "")
-        axes.annotate(count, (high, row), (4, 0), textcoords="offset points", va="center", fontsize=8)
+        share = wilson_interval(summary.counts[mode], summary.n).scaled(100)
+        failed, bounds = mode in ADVICE, [[share.value - share.low], [share.high - share.value]]
+        axes.barh(row, share.value, color=COLOURS[failed], hatch=HATCHES[failed], edgecolor="white")
+        axes.errorbar(share.value, row, xerr=bounds, color="#333333", capsize=3, elinewidth=1.2)
+        named = {key.partition(": ")[2]: n for key, n in summary.details.items() if key.startswith(f"{mode}:")}
+        count = str(summary.counts[mode])
+        if named:
+            count += f" ({', '.join(f'{detail} {n}' for detail, n in named.items())})"
+        axes.annotate(count, (share.high, row), (4, 0), textcoords="offset points", va="center", fontsize=8)
     labels: dict[str, str] = {"right": "right, and cited", "wrong_reason": "right, wrong reason"}
     axes.set_yticks(rows, [labels.get(mode, mode.replace("_", " ")) for mode in FAILURE_MODES])
     axes.invert_yaxis()

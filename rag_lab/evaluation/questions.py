@@ -4,7 +4,7 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,8 +27,7 @@ from rag_lab.evaluation.question_checks import (
 )
 from rag_lab.evaluation.scoring import outcome
 from rag_lab.llm import spending
-from rag_lab.llm.claude import ClaudeLLM
-from rag_lab.llm.language_model import LanguageModel
+from rag_lab.llm.language_model import LanguageModel, costs_money
 from rag_lab.llm.prompt import Prompt
 from rag_lab.llm.structured import InvalidJSON, complete_json, json_schema
 from rag_lab.models.encoder import Encoder
@@ -125,19 +124,14 @@ def generate_questions(
 
 def report_questions(records: Iterable[Record]) -> dict[str, QuestionReport]:
     """What became of the questions, by kind (``positive``, ``negative``)."""
-    reports = {}
-    records = list(records)
+    reports, records = {}, list(records)
     for kind in ("positive", "negative"):
         mine = [record for record in records if record.get("kind") == kind]
-        kept = sum(record.get("kept", True) for record in mine)
         refused = Counter(record.get("why") or "by hand" for record in mine if not record.get("kept", True))
-        reports[kind] = QuestionReport(len(mine), kept, dict(refused.most_common()))
-    searched = sum(count for why, count in reports["negative"].refused.items() if why.startswith("answered"))
-    reports["negative"] = replace(
-        reports["negative"],
-        searched=reports["negative"].kept + searched,
-        answered_elsewhere=reports["negative"].refused.get("answered elsewhere", 0),
-    )
+        kept = len(mine) - refused.total()
+        elsewhere = refused["answered elsewhere"]
+        searched = kept + refused["answered by the passage"] + elsewhere if kind == "negative" else 0
+        reports[kind] = QuestionReport(len(mine), kept, dict(refused.most_common()), searched, elsewhere)
     return reports
 
 
@@ -182,18 +176,18 @@ def _estimated(
     todo: Sequence[Chunk], chunks: Sequence[Chunk], llm: LanguageModel, k: int
 ) -> contextlib.AbstractContextManager[None]:
     """Print an estimate of all calls before the first. Prompts with a question not yet drafted get a made-up one."""
-    if not isinstance(llm, ClaudeLLM):
+    if not costs_money(llm):
         return contextlib.nullcontext()
     longest = sorted(chunks, key=lambda chunk: -len(chunk.text))[:k]
-    drafts = [draft_prompt(chunk) for chunk in todo]
     later = []
     for number, chunk in enumerate(todo):
         question = f"{number} " + "x" * 100
         later += [build_prompt(question, assign_sources([chunk]))]
         later += [check_prompt(question, [chunk]), check_prompt(question, longest)]
-    both = [llm.estimate(drafts, DRAFT_TOKENS, schema=json_schema(Draft)), llm.estimate(later, CHECK_TOKENS)]
+    drafts = llm.estimate([draft_prompt(chunk) for chunk in todo], DRAFT_TOKENS, schema=json_schema(Draft))
+    rest = llm.estimate(later, CHECK_TOKENS)
     sums = ("requests", "input_tokens", "cache_write_tokens", "cache_read_tokens", "output_tokens", "dollars")
-    return spending.paid_work(replace(both[0], **{name: sum(getattr(one, name) for one in both) for name in sums}))
+    return spending.paid_work(replace(drafts, **{name: getattr(drafts, name) + getattr(rest, name) for name in sums}))
 
 
 def _question_pair(
@@ -238,9 +232,8 @@ def _form_refusal(text: str, problem: str, chunk: Chunk, kept: Sequence[tuple[st
         return "about its wording", ""
     if copies(text, chunk.text):
         return "copies the passage", ""
-    if twin := duplicate_of(text, kept):
-        return "duplicate", twin
-    return None
+    twin = duplicate_of(text, kept)
+    return ("duplicate", twin) if twin else None
 
 
 def _positive_refusal(question: Question, quote: str, chunk: Chunk, llm: LanguageModel) -> Refusal:
@@ -254,14 +247,17 @@ def _positive_refusal(question: Question, quote: str, chunk: Chunk, llm: Languag
     found = answer(question.text, lambda *_: [Hit(chunk, 1.0, 1)], llm, k=1, max_tokens=ANSWER_TOKENS)
     if found.status == "error":
         return "answering failed", found.reason
-    if outcome(found, question) != "correct":
-        return "not answered with the passage given", found.text or found.reason
-    return None
+    correct = outcome(found, question) == "correct"
+    return None if correct else ("not answered with the passage given", found.text or found.reason)
 
 
 def _negative_refusal(text: str, chunk: Chunk, retriever: Retriever, check: AnswerCheck, k: int) -> Refusal:
     """Whether nothing answers a negative: neither its passage nor another."""
-    others = [hit.chunk for hit in retriever(text, k) if not _overlap(hit.chunk, chunk)]
+
+    def overlaps(other: Chunk) -> bool:
+        return other.doc_id == chunk.doc_id and other.start < chunk.end and chunk.start < other.end
+
+    others = [hit.chunk for hit in retriever(text, k) if not overlaps(hit.chunk)]
     try:
         if found := check(text, [chunk]):
             return "answered by the passage", found[1]
@@ -272,20 +268,14 @@ def _negative_refusal(text: str, chunk: Chunk, retriever: Retriever, check: Answ
     return None
 
 
-def _overlap(a: Chunk, b: Chunk) -> bool:
-    return a.doc_id == b.doc_id and a.start < b.end and b.start < a.end
-
-
 def _record(question: Question, refusal: Refusal, chunk: Chunk) -> Record:
-    def gold_text(span: GoldSpan) -> str:
-        return chunk.text[span.start - chunk.start : span.end - chunk.start]
-
     why, detail = refusal or ("", "")
+    gold = [asdict(s) | {"text": chunk.text[s.start - chunk.start : s.end - chunk.start]} for s in question.gold]
     return {
         "id": question.id,
         "text": question.text,
         "answers": list(question.answers),
-        "gold": [{"doc_id": s.doc_id, "start": s.start, "end": s.end, "text": gold_text(s)} for s in question.gold],
+        "gold": gold,
         "reference": question.reference,
         "language": question.language,
         "source": chunk.id,
@@ -336,8 +326,8 @@ def draft(passage: Chunk, llm: LanguageModel) -> Draft:
     if not candidates:
         raise NoDraft("no sentence to ask about")
     quote, number = candidates[int(content_key(passage.text), 16) % len(candidates)]
-    topic = "Topic: " + " > ".join(dict.fromkeys(filter(None, (passage.title, *passage.section_path))))
     prefill = f"Answer: {number}\nQuestion:" if number else "Answer:"
+    topic = "Topic: " + " > ".join(dict.fromkeys(filter(None, (passage.title, *passage.section_path))))
     positive = _complete(llm, "small_positive", f"{topic}\nSentence: {quote}", prefill)
     answer, _, question = positive.partition("Question:")
     opening = " ".join(passage.text[:OPENING_CHARS].split())
@@ -367,5 +357,5 @@ def _sentences(text: str) -> list[str]:
 
 
 def _only_number(sentence: str) -> str:
-    numbers = [number for number in find_numbers(sentence) if not number.weak]
-    return numbers[0].text if len(numbers) == 1 else ""
+    numbers = [number.text for number in find_numbers(sentence) if not number.weak]
+    return numbers[0] if len(numbers) == 1 else ""

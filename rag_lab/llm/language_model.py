@@ -1,9 +1,12 @@
 """The interface of every language model: ``LocalLLM``, ``ClaudeLLM``, or a class of your own with these members."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from rag_lab.llm.prompt import Completion, Prompt, Stream
+
+if TYPE_CHECKING:
+    from rag_lab.llm.pricing import Estimate
 
 Schema = Mapping[str, Any] | None  # a JSON schema
 
@@ -106,6 +109,20 @@ class ScoringModel(LanguageModel, Protocol):
         self, prompts: Sequence[Prompt], expected: Sequence[str], max_tokens: int = 64, stop: Sequence[str] = ()
     ) -> Iterator[tuple[int, Completion, float]]:
         """Number, completion and log-likelihood of the expected answer, for each prompt, as they are finished."""
+
+
+class PaidModel(LanguageModel, Protocol):
+    """A language model whose calls cost money: ``ClaudeLLM``."""
+
+    def estimate(
+        self, prompts: Sequence[Prompt], max_tokens: int = 256, temperature: float = 0.0, schema: Schema = None
+    ) -> "Estimate":
+        """What the calls would cost if every answer took ``max_tokens``."""
+
+
+def costs_money(llm: LanguageModel) -> TypeGuard[PaidModel]:
+    """Whether ``llm`` is a PaidModel."""
+    return llm.paid
 
 
 def gives_likelihoods(llm: LanguageModel) -> TypeGuard[ScoringModel]:

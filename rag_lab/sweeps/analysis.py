@@ -31,7 +31,7 @@ class Effect:
     @property
     def found(self) -> bool:
         """Whether the interval excludes 0."""
-        return _excludes_zero(self.difference)
+        return not self.difference.low <= 0 <= self.difference.high
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,8 @@ def main_effects(rows: Sequence[Row]) -> list[Effect]:
         values = [row["configuration"][key] for row in rows]
         for value in dict.fromkeys(values):
             mask = np.array([v == value for v in values])
-            difference = _without_nan(_means(table[mask]) - _means(table[~mask]))
-            if difference.size:
-                found.append(Effect(key, value, int(mask.sum()), _interval(difference)))
+            if difference := _difference(_means(table[mask]), _means(table[~mask])):
+                found.append(Effect(key, value, int(mask.sum()), difference))
     return found
 
 
@@ -120,10 +119,14 @@ def best_on_heldout(rows: Sequence[Row], seed: int = 0) -> Best:
         )
     same = []
     for i, row in enumerate(rows):
-        difference = _without_nan(table[best, ~half] - table[i, ~half])
-        if i != best and difference.size and not _excludes_zero(_interval(difference)):
+        difference = _difference(table[best, ~half], table[i, ~half])
+        if i != best and difference and difference.low <= 0 <= difference.high:
             same.append(row["number"])
-    return Best(rows[best], _mean_on(rows[best], half), _mean_on(rows[best], ~half), tuple(same))
+    outcomes = np.array(list(rows[best]["outcomes"].values()))
+    chosen, reported = (answer_scores(outcomes[mask].tolist()).mean for mask in (half, ~half))
+    assert chosen is not None  # both halves have a scored question
+    assert reported is not None
+    return Best(rows[best], chosen, reported, tuple(same))
 
 
 def _half(row: Row, seed: int) -> np.ndarray:
@@ -135,32 +138,21 @@ def _half(row: Row, seed: int) -> np.ndarray:
     return np.array([id_ in chosen for id_ in ids])
 
 
-def _mean_on(row: Row, half: np.ndarray) -> Interval:
-    mean = answer_scores(
-        [outcome for outcome, inside in zip(row["outcomes"].values(), half, strict=True) if inside]
-    ).mean
-    assert mean is not None  # the half has a scored question
-    return mean
+def _difference(one: np.ndarray, other: np.ndarray) -> Interval | None:
+    """The mean paired difference of scores in [0, 1] or [-1, 0], with its 95% interval. NaN is left out.
 
-
-def _interval(difference: np.ndarray) -> Interval:
-    """The mean of paired differences, each in [-1, 1], with its 95% interval.
-
-    If all are equal (one question, say), a bootstrap interval would have no width. The interval then allows for the
-    share of other differences that the upper Wilson bound of 0 in n allows, as in ``answer_scores``.
+    None if nothing is left. If all differences are equal (one question, say), a bootstrap interval would have no
+    width. The interval then allows for the share of other differences, in [-1, 1], that the upper Wilson bound of 0
+    in n allows, as in ``answer_scores``.
     """
+    difference = one - other
+    difference = difference[~np.isnan(difference)]
+    if not difference.size:
+        return None
     if np.ptp(difference) > 1e-9:  # not 0: means of equal scores may differ by rounding
         return bootstrap_ci(difference)
     value, others = float(difference.mean()), wilson_interval(0, difference.size).high
     return Interval(value, value - others * (value + 1), value + others * (1 - value), difference.size)
-
-
-def _excludes_zero(interval: Interval) -> bool:
-    return not interval.low <= 0 <= interval.high
-
-
-def _without_nan(values: np.ndarray) -> np.ndarray:
-    return values[~np.isnan(values)]
 
 
 def _means(table: np.ndarray) -> np.ndarray:

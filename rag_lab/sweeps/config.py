@@ -8,7 +8,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -72,16 +72,13 @@ def _unpaid(value: str) -> str:
     return value
 
 
-def _mode(value: Any) -> Any:
-    return parse_mode(value) if isinstance(value, bool) else value
-
-
-def _none(value: Any) -> Any:
-    return "none" if value is None or value is False else value
-
-
 Name = Annotated[str, AfterValidator(_text)]
 LocalName = Annotated[Name, AfterValidator(_unpaid)]
+# YAML reads off, no and yes as booleans, and a lone text is a list or a map of one.
+_NoneFirst = BeforeValidator(lambda value: "none" if value is None or value is False else value)
+_ModeFirst = BeforeValidator(lambda value: parse_mode(value) if isinstance(value, bool) else value)
+_ListFirst = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+_MapFirst = BeforeValidator(lambda value: {"path": value} if isinstance(value, str) else value)
 
 
 class SweepConfig(BaseModel):
@@ -102,16 +99,16 @@ class SweepConfig(BaseModel):
         default_factory=lambda data: inspect.signature(CHUNKERS[data["chunking_strategy"]]).parameters["size"].default
     )
     chunking_overlap: NonNegativeInt = 0
-    context_method: Annotated[Literal["none", "headings", "llm"], BeforeValidator(_none)] = "none"
+    context_method: Annotated[Literal["none", "headings", "llm"], _NoneFirst] = "none"
     context_model: Name = "smollm2"
     retrieval_method: Literal["dense", "bm25", "hybrid"] = "dense"
     retrieval_top_k: Annotated[int, Field(ge=1, le=DEPTH)] = 5
-    retrieval_rerank: Annotated[LocalName, BeforeValidator(_none)] = "none"
+    retrieval_rerank: Annotated[LocalName, _NoneFirst] = "none"
     retrieval_threshold: FiniteFloat | None = None
     extractive_threshold: FiniteFloat | None = None
     prompt_system_prompt_path: Name = "prompts/strong.txt"
     prompt_order: Literal["ranked", "long_context"] = "ranked"
-    clean_context_instructions: Annotated[Mode, BeforeValidator(_mode)] = "off"
+    clean_context_instructions: Annotated[Mode, _ModeFirst] = "off"
     dialog_history: NonNegativeInt = 0
     dialog_history_path: Name = "dialogs/unrelated.jsonl"
     llm_model: Name = "extractive"
@@ -134,7 +131,7 @@ class SweepConfig(BaseModel):
     @property
     def index(self) -> tuple[Any, ...]:
         """The settings that decide chunks and vectors: equal tuples share an index."""
-        return tuple(getattr(self, name) for name in _INDEX_FIELDS)
+        return tuple(v for k, v in self.settings().items() if k.startswith(("embedding.", "chunking.", "context.")))
 
     @property
     def extractive(self) -> bool:
@@ -158,7 +155,6 @@ class SweepConfig(BaseModel):
 
 KEYS = {_dotted(name): name for name in SweepConfig.model_fields}  # dotted key to field
 DEFAULT = SweepConfig()
-_INDEX_FIELDS = [name for name in SweepConfig.model_fields if name.startswith(("embedding", "chunking", "context"))]
 
 
 class _Questions(BaseModel):
@@ -169,21 +165,13 @@ class _Questions(BaseModel):
     seed: NonNegativeInt = 0
 
 
-def _corpora(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-def _questions(value: Any) -> Any:
-    return {"path": value} if isinstance(value, str) else value
-
-
 class _SweepFile(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     sweep_mode: Literal["grid", "zip"] = "grid"
-    corpus: Annotated[list[str], Field(min_length=1), BeforeValidator(_corpora)] = ["handbook"]
+    corpus: Annotated[list[str], Field(min_length=1), _ListFirst] = ["handbook"]
     documents: str | None = None
-    questions: Annotated[_Questions, BeforeValidator(_questions)] = _Questions()
+    questions: Annotated[_Questions, _MapFirst] = _Questions()
     fixed: dict[str, Any] = {}
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
 
@@ -205,6 +193,11 @@ class Sweep:
     templates: Mapping[str, Template]
     histories: Mapping[str, tuple[Message, ...]]
 
+    def history(self, config: SweepConfig) -> tuple[Message, ...]:
+        """The last ``dialog_history`` messages of the file that ``config`` names."""
+        messages = self.histories[config.dialog_history_path]
+        return messages[len(messages) - config.dialog_history :]
+
 
 def load_sweep(path: str | Path) -> Sweep:
     """The sweep in a YAML file; see ``parse_sweep``. Raises FileNotFoundError if there is no such file."""
@@ -213,7 +206,7 @@ def load_sweep(path: str | Path) -> Sweep:
         raise FileNotFoundError(f"There is no sweep file {str(path)!r}; examples are in data/sweeps.")
     with _naming(path.name):
         text = path.read_text(encoding="utf-8-sig")
-    return _parsed(path.name, text, path.stem, path.parent)
+    return parse_sweep(text, path.name, path.parent)
 
 
 def parse_sweep(text: str, name: str = "sweep", folder: Path | None = None) -> Sweep:
@@ -224,25 +217,21 @@ def parse_sweep(text: str, name: str = "sweep", folder: Path | None = None) -> S
     has a list. ``corpus`` is a built-in corpus (default: handbook) or a list of them, searched together. Instead,
     ``documents`` can name a folder and ``questions`` a JSON Lines file. ``questions: {path, sample, seed}`` draws
     ``sample`` of them and keeps the share of those without an answer. Paths are looked up as they are, then in
-    ``folder``, then in ``data``. A grid has at most ``MOST`` configurations.
+    ``folder``, then in ``data``. A grid has at most ``MOST`` configurations. ``name``, without its ending ``.yaml``
+    or ``.yml``, is that of the sweep.
 
     Raises ValueError, or FileNotFoundError for a missing file, folder or model. The message is one sentence with the
     name of the file, the key and its value; for an unknown key it names the nearest known one.
     """
-    return _parsed(name if folder is None else f"{name}.yaml", text, name, folder)
-
-
-def _parsed(file_name: str, text: str, name: str, folder: Path | None) -> Sweep:
-    with _naming(file_name):
+    with _naming(name):
         file = _read(text)
         if both := sorted(file.fixed.keys() & file.sweep.keys()):
             raise ValueError(f"{both[0]} is under fixed and under sweep: choose one.")
-        given = [file.fixed | values for values in _combined(file)]
-        configurations = tuple(SweepConfig.model_validate(values) for values in given)
+        configurations = tuple(SweepConfig.model_validate(file.fixed | values) for values in _combined(file))
         _check_together(configurations)
         documents, questions = _data(file, folder)
         return Sweep(
-            name,
+            name.removesuffix(".yaml").removesuffix(".yml"),
             file.sweep_mode,
             configurations,
             tuple(key for key in file.sweep if len({getattr(c, KEYS[key]) for c in configurations}) > 1),
@@ -324,19 +313,19 @@ def _leaves(values: Mapping[Any, Any], prefix: str, seen: set[str]) -> Iterator[
             yield name, value
 
 
-def _combined(file: _SweepFile) -> list[dict[str, Any]]:
+def _combined(file: _SweepFile) -> Iterable[dict[str, Any]]:
     columns = list(file.sweep.values())
     counts = ", ".join(f"{key} {len(values)}" for key, values in file.sweep.items())
-    if file.sweep_mode == "grid":
-        if (count := math.prod(map(len, columns))) > MOST:
-            raise ValueError(
-                f"the grid has {count:,} configurations ({counts}), and {MOST:,} is the most: take values out, or "
-                "use sweep_mode: zip."
-            )
-        return [dict(zip(file.sweep, values, strict=True)) for values in itertools.product(*columns)]
-    if len({len(column) for column in columns}) > 1:
+    grid = file.sweep_mode == "grid" or not columns
+    if grid and (count := math.prod(map(len, columns))) > MOST:
+        raise ValueError(
+            f"the grid has {count:,} configurations ({counts}), and {MOST:,} is the most: take values out, or use "
+            "sweep_mode: zip."
+        )
+    if not grid and len({len(column) for column in columns}) > 1:
         raise ValueError(f"zip needs lists of one length; the numbers of values are: {counts}.")
-    return [dict(zip(file.sweep, values, strict=True)) for values in zip(*columns, strict=True)] or [{}]
+    combined = itertools.product(*columns) if grid else zip(*columns, strict=True)
+    return (dict(zip(file.sweep, values, strict=True)) for values in combined)
 
 
 def _check_together(configurations: Sequence[SweepConfig]) -> None:
@@ -397,10 +386,7 @@ def _sample(questions: tuple[Question, ...], options: _Questions) -> tuple[Quest
     n = len(questions) if options.sample is None else options.sample
     if n > len(questions):
         raise ValueError(f"questions.sample is {n}; there are {len(questions)} questions.")
-    if n == len(questions):
-        return questions
-    positive = [q.id for q in questions if q.answerable]
-    negative = [q.id for q in questions if not q.answerable]
+    positive, negative = ([q.id for q in questions if q.answerable == wanted] for wanted in (True, False))
     share = math.floor(n * len(positive) / len(questions) + 0.5)
     draw = random.Random(options.seed)
     drawn = {*draw.sample(positive, share), *draw.sample(negative, n - share)}
@@ -418,11 +404,11 @@ def _templates(configurations: Sequence[SweepConfig], folder: Path | None) -> di
 
 def _histories(configurations: Sequence[SweepConfig], folder: Path | None) -> dict[str, tuple[Message, ...]]:
     found: dict[str, tuple[Message, ...]] = {}
-    for path in dict.fromkeys(c.dialog_history_path for c in configurations):
-        with _naming("dialog_history_path"):
-            found[path] = _history(_find(path, folder))
     for configuration in configurations:
         wanted, path = configuration.dialog_history, configuration.dialog_history_path
+        if path not in found:
+            with _naming("dialog_history_path"):
+                found[path] = tuple(_messages(_find(path, folder)))
         if wanted > len(found[path]):
             raise ValueError(f"dialog_history is {wanted}; {path} has {len(found[path])} messages.")
     return found
@@ -433,13 +419,10 @@ class _HistoryLine(BaseModel):
     text: str
 
 
-def _history(path: Path) -> tuple[Message, ...]:
-    """Messages, oldest first, from JSON Lines with ``role`` and ``text``."""
-    messages: list[Message] = []
+def _messages(path: Path) -> Iterator[Message]:
     # not splitlines, which also splits at U+2028
     for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
         if line.strip():
             with _naming(f"{path}, line {number}"):
                 message = _HistoryLine.model_validate_json(line)
-            messages.append((message.role, message.text))
-    return tuple(messages)
+            yield message.role, message.text

@@ -1,7 +1,7 @@
 """The rows of a sweep as a table, figures, sentences, and all of it on one HTML page."""
 
 import base64
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from html import escape
 from io import BytesIO
 from pathlib import Path
@@ -53,8 +53,7 @@ def plot_effects(axes: "Axes", effects: Sequence[Effect]) -> None:
 
 
 def sentences(rows: Sequence[Row], seed: int = 0) -> list[str]:
-    """The findings in plain sentences: the best on held-out questions, how many do not differ from it, and what these
-    questions cannot show."""
+    """The best on held-out questions, how many do not differ from it, and what these questions cannot show."""
     return _findings(rows, seed)[1]
 
 
@@ -72,21 +71,18 @@ def write_report(rows: Sequence[Row], path: str | Path, title: str = "") -> Path
         "<h2>Ranking</h2>",
     ]
     if drawn := min(sum(bool(row["mean"]) for row in rows), DRAWN):
-        figure, axes = plots.new_figure(9.0, 1.2 + 0.3 * drawn)
-        plot_ranking(axes, rows)
-        parts.append(_image(figure, "Mean score of the best configurations"))
+        parts.append(_image("Mean score of the best configurations", drawn, plot_ranking, rows))
     parts.append(_html_table(*_ranking(rows), shaded))
     if best:
         parts.append("<p>Shaded: the best, and those that do not differ from it.</p>")
     if effects:
-        figure, axes = plots.new_figure(9.0, 1.2 + 0.3 * len(effects))
-        plot_effects(axes, effects)
         lines = [
             [e.key, _shown(e.value), str(e.configurations), _with_n(e.difference), "" if e.found else "none found"]
             for e in effects
         ]
         header = ["key", "value", "configurations", "this value minus the others [95%]", ""]
-        parts += ["<h2>What mattered</h2>", _image(figure, "Main effects with intervals"), _html_table(header, lines)]
+        image = _image("Main effects with intervals", len(effects), plot_effects, effects)
+        parts += ["<h2>What mattered</h2>", image, _html_table(header, lines)]
     modes = sorted({mode for row in rows for mode in row["diagnosis"]})
     failures = [[str(r["number"]), *(str(r["diagnosis"].get(mode, 0)) for mode in modes)] for r in ranked(rows)]
     keys = swept(rows)
@@ -105,11 +101,24 @@ def write_report(rows: Sequence[Row], path: str | Path, title: str = "") -> Path
 def _findings(rows: Sequence[Row], seed: int = 0) -> tuple[Best | None, list[str]]:
     """The best on held-out questions, None if there is nothing to choose from or by, and the sentences."""
     best = None
-    try:
-        best = best_on_heldout(rows, seed) if len(rows) != 1 else None
-        said = _about_best(best, rows) if best else [_about_only(rows[0])]
-    except TooFewQuestions as error:
-        said = [f"No best one is named. {error}"]
+    if len(rows) == 1:
+        mean = rows[0]["mean"]
+        worth = f"scores {_with_n(Interval.from_row(mean))} on all questions" if mean else "has no score"
+        said = [f"Run {rows[0]['number']} is the only one, so nothing was chosen: it {worth}."]
+    else:
+        try:
+            best = best_on_heldout(rows, seed)
+            others = len(rows) - 1
+            said = [
+                f"Best on one half of the questions: run {best.row['number']} ({_values(best.row, swept(rows))}), "
+                f"{_with_n(best.chosen)}.",
+                f"On the other half, which did not choose it, it scores {_with_n(best.reported)}: quote this number.",
+                "Not told apart from it there (the 95% interval of the paired difference includes 0; "
+                f"{others} comparisons): "
+                + (f"{len(best.same)} of {others} others." if best.same else "none of the others."),
+            ]
+        except TooFewQuestions as error:
+            said = [f"No best one is named. {error}"]
     positives = len(rows[0]["answerable"])
     negatives = len(rows[0]["outcomes"]) - positives
     if not negatives:
@@ -124,22 +133,6 @@ def _findings(rows: Sequence[Row], seed: int = 0) -> tuple[Best | None, list[str
             f"{errors} answers failed. They are counted apart, without a score: run the sweep again for them."
         )
     return best, said
-
-
-def _about_best(best: Best, rows: Sequence[Row]) -> list[str]:
-    others = len(rows) - 1
-    return [
-        f"Best on one half of the questions: run {best.row['number']} ({_values(best.row, swept(rows))}), "
-        f"{_with_n(best.chosen)}.",
-        f"On the other half, which did not choose it, it scores {_with_n(best.reported)}: quote this number.",
-        f"Not told apart from it there (the 95% interval of the paired difference includes 0; {others} comparisons): "
-        + (f"{len(best.same)} of {others} others." if best.same else "none of the others."),
-    ]
-
-
-def _about_only(row: Row) -> str:
-    mean = f"scores {_with_n(Interval.from_row(row['mean']))} on all questions" if row["mean"] else "has no score"
-    return f"Run {row['number']} is the only one, so nothing was chosen: it {mean}."
 
 
 def _ranking(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
@@ -168,9 +161,12 @@ def _with_n(interval: Interval) -> str:
     return f"{interval:.3f} (n = {interval.n})"
 
 
-def _image(figure: Any, alt: str) -> str:
+def _image(alt: str, lines: int, draw: Callable[[Any, Any], None], drawn: Any) -> str:
+    """What ``draw`` draws of ``drawn``, in this number of lines, as a figure in the page."""
     import matplotlib.pyplot as plt
 
+    figure, axes = plots.new_figure(9.0, 1.2 + 0.3 * lines)
+    draw(axes, drawn)
     buffer = BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     plt.close(figure)

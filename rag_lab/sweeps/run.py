@@ -19,7 +19,8 @@ from rag_lab import settings
 from rag_lab.answering.extractive import ExtractiveReader
 from rag_lab.answering.pipeline import Prepared, conclude, failed, prepare
 from rag_lab.answering.trace import Answer
-from rag_lab.evaluation import diagnosis, scoring
+from rag_lab.evaluation.diagnosis import Diagnosis, diagnose
+from rag_lab.evaluation.scoring import outcome
 from rag_lab.llm import spending
 from rag_lab.llm.claude import ClaudeLLM
 from rag_lab.llm.language_model import CallFailed
@@ -27,7 +28,7 @@ from rag_lab.llm.load import is_paid
 from rag_lab.llm.pricing import usd
 from rag_lab.llm.prompt import Completion, Prompt, Usage
 from rag_lab.metrics import Outcome, answer_scores
-from rag_lab.prompting.build import Message, build_prompt, order_for_long_context
+from rag_lab.prompting.build import build_prompt, order_for_long_context
 from rag_lab.prompting.templates import assign_sources
 from rag_lab.results import interval_fields
 from rag_lab.retrieval.contextual import context_prompt
@@ -44,14 +45,11 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Result:
-    """What one answer was worth. ``detail`` is the failure mode with its detail, if it has one."""
+    """What one answer was worth, where it failed, and what it took."""
 
     outcome: Outcome
-    failure_mode: str
-    detail: str
-    prompt_tokens: int
-    output_tokens: int
-    dollars: float
+    diagnosis: Diagnosis
+    usage: Usage
 
 
 Items = list[tuple[str, Prepared | Result]]  # one per question, with the key of its prompt, "" if it has none
@@ -95,7 +93,8 @@ def run_sweep(
                 contextlib.closing(_answered(sweep, todo, executor)) as answered,
             ):
                 for number, found in answered:
-                    rows[number] = {"number": number, "key": keys[number]} | _row(sweep, number, found)
+                    row = _row(sweep, sweep.configurations[number - 1], found)
+                    rows[number] = {"number": number, "key": keys[number]} | row
                     append_jsonl(path, [rows[number]])
                     bar.update()
             write_atomic(path, jsonl_bytes(rows[number] for number in keys))
@@ -112,7 +111,7 @@ def row_key(sweep: Sweep, config: SweepConfig) -> str:
         [asdict(document) for document in sweep.documents],
         [asdict(question) for question in sweep.questions],
         asdict(sweep.templates[config.prompt_system_prompt_path]),
-        _history(sweep, config),
+        sweep.history(config),
         index.model_identities(config, *keys),
         index.versions(),
     )
@@ -145,21 +144,24 @@ def _finished(path: Path, keys: Mapping[int, str], name: str) -> dict[int, dict[
     return rows
 
 
-def _row(sweep: Sweep, number: int, results: Sequence[Result]) -> dict[str, Any]:
+def _row(sweep: Sweep, config: SweepConfig, results: Sequence[Result]) -> dict[str, Any]:
     scores = answer_scores([result.outcome for result in results])
+    modes = [result.diagnosis.failure_mode for result in results]
+    details = [f"{result.diagnosis.failure_mode}: {result.diagnosis.detail}" for result in results]
+    usage = sum((result.usage for result in results), Usage())
     return {
         "name": sweep.name,
-        "configuration": sweep.configurations[number - 1].settings(),
+        "configuration": config.settings(),
         "total": scores.total,
         "mean": interval_fields(scores.mean) if scores.mean else None,
         "counts": scores.counts,
         "outcomes": {question.id: r.outcome for question, r in zip(sweep.questions, results, strict=True)},
         "answerable": [question.id for question in sweep.questions if question.answerable],
-        "diagnosis": dict(sorted(Counter(result.failure_mode for result in results).items())),
-        "details": dict(sorted(Counter(result.detail for result in results).items())),
-        "prompt_tokens": sum(result.prompt_tokens for result in results),
-        "output_tokens": sum(result.output_tokens for result in results),
-        "dollars": round(sum(result.dollars for result in results), 6),
+        "diagnosis": dict(sorted(Counter(modes).items())),
+        "details": dict(sorted(Counter(detail.removesuffix(": ") for detail in details).items())),
+        "prompt_tokens": usage.input_tokens + usage.cache_write_tokens + usage.cache_read_tokens,
+        "output_tokens": usage.output_tokens,
+        "dollars": round(usage.dollars, 6),
     }
 
 
@@ -173,17 +175,14 @@ def _answered(
         groups.setdefault(config.index, {})[number] = config
     paid = {key for key, group in groups.items() if any(c.pays_for_context for c in group.values())}
     done: dict[str, Completion | CallFailed] = {}
-    for chosen, workers in ((groups.keys() - paid, executor), (paid, None)):
-        jobs = {
-            key: (replace(sweep, configurations=tuple(group.values())),)
-            for key, group in groups.items()
-            if key in chosen
-        }
+    for keys, workers in ((groups.keys() - paid, executor), (paid, None)):
+        jobs = {key: (replace(sweep, configurations=tuple(groups[key].values())),) for key in groups if key in keys}
         with contextlib.closing(_each(prepare_group, jobs, workers)) as finished:
             for index_key, prepared in finished:
-                for options, prompts in _new_prompts(groups[index_key].values(), prepared, done).items():
+                group = groups[index_key]
+                for options, prompts in _new_prompts(group.values(), prepared, done).items():
                     done |= _completed(*options, prompts, executor)
-                for number, items in zip(groups[index_key], prepared, strict=True):
+                for number, items in zip(group, prepared, strict=True):
                     answers = zip(items, sweep.questions, strict=True)
                     yield number, [_result(item, done.get(key), question) for (key, item), question in answers]
 
@@ -269,29 +268,28 @@ def _prompt_key(config: SweepConfig, item: Prepared | Result) -> str:
 
 def _prepared(group: Sweep, config: SweepConfig, chunks: list[Chunk]) -> list[Prepared | Result]:
     hits = index.retrieved(group.documents, group.questions, config, chunks)
-    k = config.retrieval_top_k
+    llm = None if config.extractive else index.load_llm(config.llm_model)
+    if llm and config.llm_max_tokens >= llm.window:
+        raise ValueError(
+            f"llm.max_tokens is {config.llm_max_tokens}, and the window of {config.llm_model} is {llm.window}: "
+            "lower llm.max_tokens, so that sources fit in."
+        )
     found: list[Prepared | Result] = []
     for question, ranked in zip(group.questions, hits, strict=True):
         retriever: Retriever = functools.partial(_first, ranked)
-        if config.extractive:
+        if not llm:
             reader = _reader(config.embedding_model, config.extractive_threshold)
-            found.append(_judged(reader.answer(question.text, retriever, k), question))
+            found.append(_judged(reader.answer(question.text, retriever, config.retrieval_top_k), question))
             continue
-        llm = index.load_llm(config.llm_model)
-        if config.llm_max_tokens >= llm.window:
-            raise ValueError(
-                f"llm.max_tokens is {config.llm_max_tokens}, and the window of {config.llm_model} is {llm.window}: "
-                "lower llm.max_tokens, so that sources fit in."
-            )
         prepared = prepare(
             question.text,
             retriever,
             llm,
-            k,
+            config.retrieval_top_k,
             threshold=config.retrieval_threshold,
             clean=config.clean_context_instructions,
             order=order_for_long_context if config.prompt_order == "long_context" else list,
-            history=_history(group, config),
+            history=group.history(config),
             template=group.templates[config.prompt_system_prompt_path],
             max_tokens=config.llm_max_tokens,
         )
@@ -308,12 +306,6 @@ def _reader(encoder: str, threshold: float | None) -> ExtractiveReader:
     return ExtractiveReader(index.load_encoder(encoder), threshold)
 
 
-def _history(sweep: Sweep, config: SweepConfig) -> tuple[Message, ...]:
-    """The last ``dialog_history`` messages of its file."""
-    messages = sweep.histories[config.dialog_history_path]
-    return messages[len(messages) - config.dialog_history :]
-
-
 def _result(item: Prepared | Result, completion: Completion | CallFailed | None, question: Question) -> Result:
     if isinstance(item, Result):
         return item
@@ -323,16 +315,7 @@ def _result(item: Prepared | Result, completion: Completion | CallFailed | None,
 
 
 def _judged(answer: Answer, question: Question) -> Result:
-    found = diagnosis.diagnose(answer, question)
-    usage = answer.trace.usage
-    return Result(
-        scoring.outcome(answer, question),
-        found.failure_mode,
-        f"{found.failure_mode}: {found.detail}" if found.detail else found.failure_mode,
-        usage.input_tokens + usage.cache_write_tokens + usage.cache_read_tokens,
-        usage.output_tokens,
-        usage.dollars,
-    )
+    return Result(outcome(answer, question), diagnose(answer, question), answer.trace.usage)
 
 
 # When a key that is not at its default makes no difference to a run, and why.
@@ -373,12 +356,12 @@ def plan(sweep: Sweep) -> str:
     paid = sorted(filter(is_paid, models))
     if not paid:
         return f"{text} No paid model is called."
-    for name in paid:
-        if settings.mode() == "offline":
-            raise ValueError(
-                f"{name} is paid, and RAG_LAB_MODE is 'offline': set it to 'live' with a key, or to 'replay'."
-            )
-        if settings.mode() == "live":
+    if settings.mode() == "offline":
+        raise ValueError(
+            f"{paid[0]} is paid, and RAG_LAB_MODE is 'offline': set it to 'live' with a key, or to 'replay'."
+        )
+    if settings.mode() == "live":
+        for name in paid:
             _ = ClaudeLLM(name).client  # raises RuntimeError if there is no key
     dollars, left = _most_dollars(sweep), spending.BUDGET.left()
     over = "; MORE THAN IS LEFT, the run will stop at the cap" if dollars > left else ""
@@ -424,9 +407,8 @@ def _most_dollars(sweep: Sweep) -> float:
             total += ClaudeLLM(config.context_model).estimate(contexts, CONTEXT_TOKENS).dollars
         if is_paid(config.llm_model):
             longest = sorted(chunks, key=lambda chunk: -len(chunk.text))[: config.retrieval_top_k]
-            template = sweep.templates[config.prompt_system_prompt_path]
-            sources, history = assign_sources(longest), _history(sweep, config)
-            prompts = [build_prompt(question.text, sources, history, template) for question in sweep.questions]
+            layout = assign_sources(longest), sweep.history(config), sweep.templates[config.prompt_system_prompt_path]
+            prompts = [build_prompt(question.text, *layout) for question in sweep.questions]
             options = (config.llm_max_tokens, config.llm_temperature)
             total += ClaudeLLM(config.llm_model).estimate(prompts, *options).dollars
     return total

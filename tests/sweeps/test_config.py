@@ -229,7 +229,7 @@ def test_a_missing_sweep_file() -> None:
 @pytest.mark.parametrize("line", ['{"role": "system", "text": "x"}', '{"role": "user"}', "no json"])
 def test_a_history_of_another_form_is_refused(line: str, tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_text(f'{{"role": "user", "text": "Hi"}}\n{line}\n', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"sweep.yaml: dialog_history_path: .*history.jsonl, line 2: "):
+    with pytest.raises(ValueError, match=r"^sweep: dialog_history_path: .*history.jsonl, line 2: "):
         parse_sweep("fixed: {dialog_history_path: history.jsonl}", folder=tmp_path)
 
 
