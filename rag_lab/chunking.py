@@ -11,7 +11,8 @@ more, or if ``overlap`` is not smaller than ``size``.
 import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from functools import partial
+from itertools import chain, pairwise
 from numbers import Integral
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -21,7 +22,6 @@ from rag_lab.text.segmentation import (
     cluster_starts,
     clusters,
     code_blocks,
-    code_members,
     lines,
     paragraphs,
     sections,
@@ -121,7 +121,8 @@ def chunk_code(document: Document, size: int | None = None, overlap: int = 0) ->
     ``overlap`` is in words. A class longer than ``size`` is cut between methods, then at blank lines, then at lines.
     ``size=None``: one function, class or stretch between two per chunk.
     """
-    finer = (code_members, code_members, paragraphs, lines, words, clusters)
+    members = partial(code_blocks, inside=True)
+    finer = (members, members, paragraphs, lines, words, clusters)
     # No sections, because a comment line of a program looks like a heading.
     return _chunk_by(document, size, overlap, code_blocks, finer, [])
 
@@ -188,10 +189,9 @@ def slice_chunk(chunk: Chunk, spans: Iterable[CharSpan]) -> list[Chunk]:
             start, before = joined.pop()
             end = max(before, end)
         joined.append((start, end))
-    stripped = [_strip(text, start, end) for start, end in joined]
     return [
         replace(chunk, text=text[start:end], start=chunk.start + start, end=chunk.start + end)
-        for start, end in stripped
+        for start, end in (_strip(text, *span) for span in joined)
         if start < end
     ]
 
@@ -229,8 +229,8 @@ def _fill(
     if size is None or not spans:
         return spans
     for splitter in finer:
-        pieces = ([span] if span[1] - span[0] <= size else _split(text, bounds, span, splitter) for span in spans)
-        spans = [piece for group in pieces for piece in group]
+        parts = ([span] if span[1] - span[0] <= size else _split(text, bounds, span, splitter) for span in spans)
+        spans = list(chain.from_iterable(parts))
     covered = (spans[0][0], spans[-1][1])
     word_starts = [start for start, _ in _split(text, bounds, covered, words)] if overlap else []
     return list(_windows(_units(spans, range(len(text))), size, overlap, word_starts))
@@ -330,8 +330,6 @@ def _chunks(document: Document, spans: Iterable[CharSpan], structure: Sequence[S
     chunks = []
     for index, (start, end) in enumerate(spans):
         path = structure[bisect.bisect_right(section_starts, start) - 1].path if structure else ()
-        text = document.text[start:end]
-        chunks.append(
-            Chunk(document.id, index, text, start, end, document.title, document.uri, path, document.metadata)
-        )
+        place = (document.id, index, document.text[start:end], start, end)
+        chunks.append(Chunk(*place, document.title, document.uri, path, document.metadata))
     return chunks

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import yaml
+
 from rag_lab import settings
 from rag_lab.documents import load_folder
 from rag_lab.storage import write_atomic
@@ -55,8 +57,8 @@ def load_corpus(name: str, folder: Path = CORPORA) -> Corpus:
     with warnings.catch_warnings():
         # The questions lie among the documents; other skipped files still cause the warning.
         warnings.filterwarnings("ignore", r"1 of \d+ files .* questions\.jsonl")
-        documents = {document.id: document for document in load_folder(path.parent)}
-    return Corpus(name, tuple(documents.values()), load_questions(path, list(documents.values())))
+        documents = tuple(load_folder(path.parent))
+    return Corpus(name, documents, load_questions(path, documents))
 
 
 def load_questions(path: Path, documents: Sequence[Document]) -> tuple[Question, ...]:
@@ -83,8 +85,8 @@ def load_questions(path: Path, documents: Sequence[Document]) -> tuple[Question,
 def load_scifact() -> RetrievalSet:
     """SciFact in BEIR's layout (Wadden et al. 2020): 5,183 abstracts, 300 test claims, 339 labels of 1.
 
-    Raises FileNotFoundError if it was not fetched, ValueError if the counts differ. The counts are the check, because
-    BEIR's files and files rebuilt from the original tables differ in white space.
+    Raises FileNotFoundError if it was not fetched, ValueError if the counts differ. Only the counts are checked,
+    because files rebuilt from the original tables differ in white space.
     """
     return _load_beir("scifact", (5183, 300, 339))
 
@@ -118,23 +120,23 @@ def load_codebases() -> RetrievalSet:
     Raises FileNotFoundError if it was not fetched, ValueError if a checksum differs.
     """
     files, evaluation = files_of("codebases")
-    documents: list[Document] = []
+    records = json.loads(files.read_text(encoding="utf-8"))
+    documents = tuple(Document(record["doc_id"], record["content"]) for record in records)
+    doc_ids = {record["original_uuid"]: record["doc_id"] for record in records}
     chunks: list[Chunk] = []
-    doc_ids: dict[str, str] = {}
-    for record in json.loads(files.read_text(encoding="utf-8")):
-        documents.append(Document(record["doc_id"], record["content"]))
-        doc_ids[record["original_uuid"]] = record["doc_id"]
+    for record in records:
         start = 0
         for part in record["chunks"]:
             end = start + len(part["content"])
             chunks.append(Chunk(record["doc_id"], part["original_index"], part["content"], start, end))
             start = end
-    queries: dict[str, str] = {}
-    relevance: dict[str, dict[str, int]] = {}
-    for number, record in enumerate(json_lines(evaluation)):
-        queries[str(number)] = record["query"]
-        relevance[str(number)] = {f"{doc_ids[uuid]}#{index}": 1 for uuid, index in record["golden_chunk_uuids"]}
-    return RetrievalSet("codebases", tuple(documents), queries, relevance, tuple(chunks))
+    asked = {str(number): record for number, record in enumerate(json_lines(evaluation))}
+    queries = {number: record["query"] for number, record in asked.items()}
+    relevance = {
+        number: {f"{doc_ids[uuid]}#{index}": 1 for uuid, index in record["golden_chunk_uuids"]}
+        for number, record in asked.items()
+    }
+    return RetrievalSet("codebases", documents, queries, relevance, tuple(chunks))
 
 
 def load_nq_oracle() -> Corpus:
@@ -166,9 +168,7 @@ def load_kv_pairs(pairs: int = 75) -> tuple[KeyValueRecord, ...]:
     records = []
     for number, r in enumerate(json_lines(path), 1):
         try:
-            record = KeyValueRecord(
-                tuple((key, value) for key, value in r["ordered_kv_records"]), r["key"], r["value"]
-            )
+            record = KeyValueRecord(tuple((k, v) for k, v in r["ordered_kv_records"]), r["key"], r["value"])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path}, record {number} has no pairs, key and value ({error!r}).") from error
         known = dict(record.pairs)
@@ -200,13 +200,14 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def _question(record: Mapping[str, Any], documents: Mapping[str, Document]) -> Question:
     name = f"question {record.get('id')!r}"
+    spans = []
     try:
-        texts, answers, gold = (record["id"], record["text"]), record["answers"], record["gold"]
+        texts, answers = (record["id"], record["text"]), record["answers"]
         if not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError(f"{name}: id and text ({record['text']!r}) must be strings that are not blank.")
         if not isinstance(answers, list) or not all(isinstance(a, str) and a.strip() for a in answers):
             raise ValueError(f"{name}: answers is {answers!r}; give a list of strings that are not blank.")
-        for span in gold:
+        for span in record["gold"]:
             start, end, doc_id = span["start"], span["end"], span["doc_id"]
             if doc_id not in documents:
                 raise ValueError(f"{name} has gold in {doc_id!r}, which is not a document of the corpus.")
@@ -215,10 +216,10 @@ def _question(record: Mapping[str, Any], documents: Mapping[str, Document]) -> Q
                 raise ValueError(
                     f"{name}: characters {start} to {end} of {doc_id!r} are {found!r}, not {span['text']!r}."
                 )
-        if bool(answers) != bool(gold):
+            spans.append(GoldSpan(doc_id, start, end))
+        if bool(answers) != bool(spans):
             raise ValueError(f"{name} has answers without gold, or gold without answers.")
-        spans = tuple(GoldSpan(span["doc_id"], span["start"], span["end"]) for span in gold)
-        return Question(*texts, tuple(answers), spans, record["reference"], record["language"])
+        return Question(*texts, tuple(answers), tuple(spans), record["reference"], record["language"])
     except KeyError as error:
         raise ValueError(f"{name} has no field {error}.") from error
     except TypeError as error:
@@ -246,44 +247,10 @@ class Download:
         return self.address.endswith(".zip")
 
 
-_BEIR = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
-# Folder in the data folder, address.
-_COOKBOOK = (
-    "anthropic-cookbook",
-    "https://raw.githubusercontent.com/anthropics/anthropic-cookbook/4b36a1e1f64361397f4cbe4fbc7cdace338f16f8"
-    "/skills/contextual-embeddings/data",
-)
-_LOST_IN_THE_MIDDLE = (
-    "lost-in-the-middle",
-    "https://raw.githubusercontent.com/nelson-liu/lost-in-the-middle/29b8a6d042ce29abccee3db1a73171a107d7e6af",
-)
-
-
-def _beir(name: str, md5: str) -> Download:
-    files = ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")
-    return Download(f"{_BEIR}/{name}.zip", f"md5:{md5}", tuple(f"beir/{name}/{file}" for file in files))
-
-
-def _file(place: tuple[str, str], path: str, sha256: str) -> Download:
-    folder, address = place
-    return Download(f"{address}/{path}", f"sha256:{sha256}", (f"{folder}/{PurePosixPath(path).name}",))
-
-
-# fmt: off
-DOWNLOADS: dict[str, tuple[Download, ...]] = {
-    # The digests of the archives come from BEIR's table of data sets.
-    "scifact": (_beir("scifact", "5f7d1de60b170fc8027bb7898e2efca1"),),
-    "nfcorpus": (_beir("nfcorpus", "a89dba18a62ef92f7d323ec890a0d38d"),),
-    "codebases": (
-        _file(_COOKBOOK, "codebase_chunks.json", "70dbed1cb8a90a107b23742b1537051346860f841ec8b03734c1298fa4a34d46"),
-        _file(_COOKBOOK, "evaluation_set.jsonl", "7186e2bed15547a2ed178134876b29e4abb206bf0394facbe61d58bf835ee073"),
-    ),
-    "nq-oracle": (_file(_LOST_IN_THE_MIDDLE, "qa_data/nq-open-oracle.jsonl.gz",
-                        "6a7f72b846f663a133ef952244e5a4e43f06bcf190afe34e8fbe687ce0d1653e"),),
-    "kv-pairs": (_file(_LOST_IN_THE_MIDDLE, "kv_retrieval_data/kv-retrieval-75_keys.jsonl.gz",
-                       "eb6d61fc3473349f2b86df76757c6ab659cc929d907d24caf1c69928e03f6203"),),
+DOWNLOADS = {
+    name: tuple(Download(source["address"], source["digest"], tuple(source["files"])) for source in sources)
+    for name, sources in yaml.safe_load((settings.DATA / "downloads.yaml").read_text(encoding="utf-8")).items()
 }
-# fmt: on
 
 
 def fetch(name: str) -> list[Path]:
@@ -300,14 +267,13 @@ def fetch(name: str) -> list[Path]:
 def files_of(name: str) -> list[Path]:
     """The files of a published set, without downloading.
 
-    Raises FileNotFoundError, which says how to get them, if no data folder has them. Raises ValueError if a checksum
-    differs.
+    Raises FileNotFoundError, with the remedy, if no data folder has them, ValueError if a checksum differs.
     """
     paths: list[Path] = []
     for source in DOWNLOADS[name]:
         found = _find(source)
         if not found:
-            folders = " or ".join(str(folder) for folder in settings.published_data_folders())
+            folders = " or ".join(map(str, settings.published_data_folders()))
             raise FileNotFoundError(
                 f"{source.files[0]} is not in {folders}: run `python -m rag_lab fetch {name}`, which downloads it "
                 f"from {source.address}, or set RAG_LAB_DATA to a folder that has it."

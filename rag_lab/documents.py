@@ -60,8 +60,7 @@ def _visible_files(root: Path) -> list[str]:
     found = []
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = [name for name in subfolders if not name.startswith(".")]
-        visible = [name for name in names if not name.startswith(".")]
-        found += [(Path(folder) / name).relative_to(root).as_posix() for name in visible]
+        found += [Path(folder, name).relative_to(root).as_posix() for name in names if not name.startswith(".")]
     return sorted(found)
 
 
@@ -88,10 +87,6 @@ def _decode(data: bytes) -> str:
 
 def _unify_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _read_text(data: bytes) -> _Parts:
-    return "", {}, _decode(data)
 
 
 def _read_markdown(data: bytes) -> _Parts:
@@ -194,8 +189,8 @@ def _read_pdf(data: bytes) -> _Parts:
 _READERS: dict[str, Callable[[bytes], _Parts]] = {
     ".md": _read_markdown,
     ".markdown": _read_markdown,
-    ".txt": _read_text,
-    ".text": _read_text,
+    ".txt": lambda data: ("", {}, _decode(data)),
+    ".text": lambda data: ("", {}, _decode(data)),
     ".html": _read_html,
     ".htm": _read_html,
     ".pdf": _read_pdf,

@@ -5,7 +5,7 @@ import json
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,7 @@ def jsonl_bytes(
 
 
 def append_jsonl(
-    path: str | Path,
-    records: Iterable[Any],
-    default: Callable[[Any], Any] | None = None,
-    ensure_ascii: bool = True,
+    path: str | Path, records: Iterable[Any], default: Callable[[Any], Any] | None = None, ensure_ascii: bool = True
 ) -> None:
     """Append ``records`` to a JSON Lines file in one write. They are on disk when this returns.
 
@@ -116,11 +113,10 @@ def _lock(path: Path) -> Any:
 
 
 class Store:
-    """Records by key in an append-only JSON Lines file.
+    """Records by key in an append-only JSON Lines file; the last record of a key counts.
 
-    Each ``put`` is one write, forced to disk before it returns. Reading skips a line that a crash cut short, with a
-    warning. The last record of a key counts. Threads may share a Store. Processes may share the file; each sees the
-    records that were there when it opened the file.
+    Reading skips a line that a crash cut short, with a warning. Threads may share a Store. Processes may share the
+    file; each sees the records that were there when it opened the file.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -143,13 +139,6 @@ class Store:
 
     def put(self, key: str, record: dict[str, Any]) -> None:
         """Store ``record`` (JSON content) under ``key``; it is on disk when this returns."""
-        self.put_many({key: record})
-
-    def put_many(self, records: Mapping[str, dict[str, Any]]) -> None:
-        """Store several records in one write."""
-        entries = [{"key": key, "record": record} for key, record in records.items()]
         with self._lock:
-            append_jsonl(self.path, entries)
-            for line in jsonl_bytes(entries).splitlines():  # as a later reader will see it
-                entry = json.loads(line)
-                self._records[entry["key"]] = entry["record"]
+            append_jsonl(self.path, [{"key": key, "record": record}])
+            self._records[key] = json.loads(json.dumps(record))  # as a later reader will see it

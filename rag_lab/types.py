@@ -70,7 +70,6 @@ class Question:
 
     @property
     def answerable(self) -> bool:
-        """Whether the documents answer the question."""
         return bool(self.gold)
 
 

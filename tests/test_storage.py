@@ -165,8 +165,8 @@ def test_a_store_opened_again_has_the_same_records(
 def test_the_later_record_counts_and_a_missing_one_is_none(tmp_path: Path) -> None:
     store = Store(tmp_path / "new folder" / "s.jsonl")
     assert store.get("a") is None
-    store.put("a", {"n": 1})
-    store.put_many({"a": {"n": 2}, "b": {"n": 3}})
+    for key, n in (("a", 1), ("a", 2), ("b", 3)):
+        store.put(key, {"n": n})
     again = Store(store.path)
     assert (again.get("a"), again.get("b")) == ({"n": 2}, {"n": 3})
 

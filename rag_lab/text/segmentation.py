@@ -146,11 +146,9 @@ def _ends_sentence(text: str, begin: int, match: regex.Match[str]) -> bool:
 def _is_abbreviation(word: str, next_word: str, is_first: bool) -> bool:
     """Whether the full stop belongs to ``word`` before it."""
     word_lower = word.lower()
-    if len(word) == 1 and word.isalpha() and word != "I":  # J. R. R. Tolkien, z. B.
-        return True
-    if is_first and word.isdigit() and len(word) <= 3:  # 1. First item
-        return True
-    if _NEVER_LAST.fullmatch(word_lower):
+    is_initial = len(word) == 1 and word.isalpha() and word != "I"  # J. R. R. Tolkien, z. B.
+    is_item_number = is_first and word.isdigit() and len(word) <= 3  # 1. First item
+    if is_initial or is_item_number or _NEVER_LAST.fullmatch(word_lower):
         return True
     if _BEFORE_NUMBER.fullmatch(word_lower):
         return next_word[:1].isdigit()
@@ -201,52 +199,35 @@ def headings(text: str) -> list[Heading]:
 
 def sections(text: str) -> list[Section]:
     """Sections in order; they cover the text. A heading directly before a deeper heading joins that section."""
-    marks = headings(text)
-    if not marks:
-        return [Section(0, len(text), ())]
     found: list[Section] = []
     above: list[Heading] = []
-    begin = 0
-    if text[: marks[0].start].strip():
-        begin = marks[0].start
-        found.append(Section(0, begin, ()))
-    for heading, following in zip(marks, [*marks[1:], None], strict=True):
+    path: tuple[str, ...] = ()
+    begin = last_end = 0
+    for heading in headings(text):
+        deeper = not above or heading.level > above[-1].level
+        if text[last_end : heading.start].strip() or not deeper:
+            found.append(Section(begin, heading.start, path))
+            begin = heading.start
         above = [*(higher for higher in above if higher.level < heading.level), heading]
-        end = following.start if following else len(text)
-        if following and following.level > heading.level and not text[heading.end : end].strip():
-            continue
-        found.append(Section(begin, end, tuple(higher.text for higher in above if higher.text)))
-        begin = end
-    return found
+        path, last_end = tuple(higher.text for higher in above if higher.text), heading.end
+    return [*found, Section(begin, len(text), path)]
 
 
 # Code
 
 
-def code_blocks(text: str, start: int, end: int) -> Iterator[CharSpan]:
+def code_blocks(text: str, start: int, end: int, inside: bool = False) -> Iterator[CharSpan]:
     """Python functions and classes with their decorators and comments above, and the code between them.
 
-    In text that is not Python, a block starts at a line that follows a blank line, is not indented, and does not
-    begin with a closing bracket.
+    ``inside``: if the range is one function or class, split its body. In text that is not Python, a block starts at a
+    line that follows a blank line, is not indented, and does not begin with a closing bracket.
     """
-    return _code_spans(text, start, end, inside=False)
-
-
-def code_members(text: str, start: int, end: int) -> Iterator[CharSpan]:
-    """The same inside the range of one Python function or class: its methods, and the code between them."""
-    return _code_spans(text, start, end, inside=True)
-
-
-def _code_spans(text: str, start: int, end: int, inside: bool) -> Iterator[CharSpan]:
     offsets = [start, *(match.end() for match in _NEWLINE.finditer(text, start, end)), end]
     source_lines = [text[a:b] for a, b in pairwise(offsets)]
     cuts = _python_cuts(source_lines, inside)
     if cuts is None:
-        cuts = [
-            number
-            for number in range(1, len(source_lines))
-            if not source_lines[number - 1].strip() and re.match(r"[^\s)\]}]", source_lines[number])
-        ]
+        following = enumerate(pairwise(source_lines), 1)
+        cuts = [n for n, (above, line) in following if not above.strip() and re.match(r"[^\s)\]}]", line)]
     bounds = [0, *cuts, len(source_lines)]
     return ((offsets[a], offsets[b]) for a, b in pairwise(bounds) if a < b)
 
