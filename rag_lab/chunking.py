@@ -26,6 +26,7 @@ from rag_lab.text.segmentation import (
     paragraphs,
     sections,
     sentences,
+    strip_span,
     words,
 )
 from rag_lab.types import CharSpan, Chunk, Document
@@ -191,7 +192,7 @@ def slice_chunk(chunk: Chunk, spans: Iterable[CharSpan]) -> list[Chunk]:
         joined.append((start, end))
     return [
         replace(chunk, text=text[start:end], start=chunk.start + start, end=chunk.start + end)
-        for start, end in (_strip(text, *span) for span in joined)
+        for start, end in (strip_span(text, *span) for span in joined)
         if start < end
     ]
 
@@ -241,7 +242,7 @@ def _split(text: str, bounds: Sequence[int], span: CharSpan, splitter: Splitter)
     spans: list[CharSpan] = []
     reached = span[0]
     for start, end in splitter(text, *span):
-        start, end = _strip(text, start, end)
+        start, end = strip_span(text, start, end)
         if start == end:
             continue
         start, end = max(reached, _floor(bounds, start)), bounds[bisect.bisect_left(bounds, end)]
@@ -249,13 +250,6 @@ def _split(text: str, bounds: Sequence[int], span: CharSpan, splitter: Splitter)
             spans.append((start, end))
             reached = end
     return spans
-
-
-def _strip(text: str, start: int, end: int) -> CharSpan:
-    """The range without white space around it; empty if it is blank."""
-    piece = text[start:end]
-    start += len(piece) - len(piece.lstrip())
-    return start, start + len(piece.strip())
 
 
 def _floor(bounds: Sequence[int], offset: int) -> int:

@@ -30,11 +30,11 @@ def refusal_reason(hits: Sequence[Hit], threshold: float | None) -> str:
     """
     if not hits:
         return NO_PASSAGE
-    if threshold is not None and np.isnan(hits[0].score):
+    if threshold is None or hits[0].score >= threshold:
+        return ""
+    if np.isnan(hits[0].score):
         raise ValueError("The best passage's score is NaN, so no threshold can judge it: correct the retriever.")
-    if threshold is not None and hits[0].score < threshold:
-        return f"no passage over the threshold {threshold:.4g} (best {hits[0].score:.4g})"
-    return ""
+    return f"no passage over the threshold {threshold:.4g} (best {hits[0].score:.4g})"
 
 
 def threshold_curve(
@@ -45,11 +45,9 @@ def threshold_curve(
     ``scores[i]`` belongs to question i; it is minus infinity if nothing was found. Raises ValueError if the lengths
     differ, if a score is NaN, or if one kind of question is missing.
     """
-    with_answer, without = _by_kind(scores, answerable)
-    at = candidate_thresholds(scores) if thresholds is None else list(thresholds)
-    refused = np.searchsorted(with_answer, at, side="left") / len(with_answer)
-    answered = 1 - np.searchsorted(without, at, side="left") / len(without)
-    return [ThresholdPoint(*map(float, point)) for point in zip(at, refused, answered, strict=True)]
+    at, refusals, answers = _errors(scores, answerable, thresholds)
+    rates = refusals / sum(answerable), answers / (len(scores) - sum(answerable))
+    return [ThresholdPoint(*map(float, point)) for point in zip(at, *rates, strict=True)]
 
 
 def candidate_thresholds(scores: Sequence[float]) -> list[float]:
@@ -70,15 +68,14 @@ def choose_threshold(scores: Sequence[float], answerable: Sequence[bool]) -> flo
     Of equally good thresholds it is the highest, which refuses more. Choose on one half of the questions and report
     on the other. Raises ValueError as ``threshold_curve`` does.
     """
-    with_answer, without = _by_kind(scores, answerable)
-    at = candidate_thresholds(scores)
-    false_refusals = np.searchsorted(with_answer, at, side="left")
-    false_answers = len(without) - np.searchsorted(without, at, side="left")
-    return at[len(at) - 1 - int(np.argmin((false_refusals + false_answers)[::-1]))]
+    at, refusals, answers = _errors(scores, answerable)
+    return at[::-1][int(np.argmin((refusals + answers)[::-1]))]
 
 
-def _by_kind(scores: Sequence[float], answerable: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
-    """The scores of the answerable and of the unanswerable questions, each sorted."""
+def _errors(
+    scores: Sequence[float], answerable: Sequence[bool], thresholds: Sequence[float] | None = None
+) -> tuple[Sequence[float], np.ndarray, np.ndarray]:
+    """The thresholds, and at each the numbers of false refusals and of false answers."""
     if len(scores) != len(answerable):
         raise ValueError(f"There are {len(scores)} scores and {len(answerable)} labels; give one per question.")
     values, labels = np.asarray(scores, np.float64), np.asarray(answerable, bool)
@@ -86,4 +83,6 @@ def _by_kind(scores: Sequence[float], answerable: Sequence[bool]) -> tuple[np.nd
         raise ValueError(f"{missing} of {len(scores)} scores are NaN: correct what computes them.")
     if labels.all() or not labels.any():
         raise ValueError("Both answerable and unanswerable questions are needed.")
-    return np.sort(values[labels]), np.sort(values[~labels])
+    at = candidate_thresholds(scores) if thresholds is None else thresholds
+    refusals, rejections = (np.searchsorted(np.sort(values[kind]), at) for kind in (labels, ~labels))
+    return at, refusals, (~labels).sum() - rejections

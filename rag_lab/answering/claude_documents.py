@@ -5,8 +5,7 @@ from typing import Unpack
 
 from rag_lab.answering.pipeline import AnswerOptions, check, conclude, failed, prepare
 from rag_lab.answering.trace import Answer
-from rag_lab.citations.claude import CitedPlace, document_blocks, read_cited_blocks
-from rag_lab.citations.quotes import QuoteCheck
+from rag_lab.citations.claude import document_blocks, read_cited_blocks
 from rag_lab.llm import claude
 from rag_lab.llm.claude import ClaudeLLM
 from rag_lab.llm.language_model import CallFailed
@@ -45,10 +44,5 @@ def answer_with_documents(
     completion = claude.completion(body, record)
     if completion.stop_reason == "refusal":
         return conclude(prepared, completion)
-    cited = read_cited_blocks(record["response"]["content"], prepared.sources)
-    return check(prepared, completion, cited.text, cited.report, [_quote_check(place) for place in cited.places])
-
-
-def _quote_check(place: CitedPlace) -> QuoteCheck:
-    statuses = {"exact": "found", "moved": "found", "absent": "not_found", "no_such_source": "no_such_source"}
-    return QuoteCheck(place.source_id, place.cited_text, statuses[place.status], place.span)  # type: ignore[arg-type]
+    text, report, quotes = read_cited_blocks(record["response"]["content"], prepared.sources)
+    return check(prepared, completion, text, report, quotes)

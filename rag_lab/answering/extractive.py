@@ -19,7 +19,7 @@ from rag_lab.models.encoder import Encoder, Vectors
 from rag_lab.prompting.build import REFUSAL
 from rag_lab.prompting.citation_markers import Citation
 from rag_lab.prompting.templates import Source, assign_sources
-from rag_lab.text.segmentation import sentences
+from rag_lab.text.segmentation import sentences, strip_span
 from rag_lab.types import CharSpan, Hit, Retriever
 
 # The cosine of MiniLM from which the best sentence counts as an answer: at most one in 20 of the questions of the
@@ -90,24 +90,21 @@ class ExtractiveReader:
         """
         if not question.strip() or k < 1:
             raise ValueError(f"The question is {question!r} and k {k}: ask something, of 1 passage or more.")
-        times = [time.perf_counter()]
+        started = time.perf_counter()
         hits = tuple(retriever(question, k))
-        times.append(time.perf_counter())
+        retrieved = time.perf_counter()
         sources = tuple(assign_sources(hit.chunk for hit in hits))
         best = self.best(question, sources)
-        times.append(time.perf_counter())
-        seconds = {"retrieve": times[1] - times[0], "complete": times[2] - times[1]}
+        seconds = {"retrieve": retrieved - started, "complete": time.perf_counter() - retrieved}
         trace = Trace(question, hits, seconds=seconds)
-        if not best:
-            reason = "no sentence in the passages found" if hits else NO_PASSAGE
-        elif self.threshold is not None and not best[0].score >= self.threshold:
-            reason = f"no sentence over the threshold {self.threshold:.4g} (best {best[0].score:.4g})"
-        else:
+        if best and (self.threshold is None or best[0].score >= self.threshold):
             text, citations = _cited(best)
             quotes = tuple(QuoteCheck(s.source.id, s.text, "found", (s.start, s.end)) for s in best)
-            checked = build_report(text, citations, (), sources)
-            seconds["check"] = time.perf_counter() - times[2]
-            return Answer(text, "answered", sources, checked, trace, quotes)
+            return Answer(text, "answered", sources, build_report(text, citations, (), sources), trace, quotes)
+        if best:
+            reason = f"no sentence over the threshold {self.threshold:.4g} (best {best[0].score:.4g})"
+        else:
+            reason = "no sentence in the passages found" if hits else NO_PASSAGE
         return Answer(REFUSAL, "refused", sources, validate_citations(REFUSAL, sources), trace, (), reason)
 
 
@@ -115,22 +112,16 @@ def _cited(best: Sequence[ScoredSentence]) -> tuple[str, list[Citation]]:
     """The sentences, one per line, each followed by its marker; and these markers."""
     text, citations = "", []
     for sentence in best:
-        text += f"{sentence.text} "
         marker = f"[{sentence.source.id}]"
-        citations.append(Citation(len(text), len(text) + len(marker), marker, (sentence.source.id,)))
-        text += f"{marker}\n"
+        text += f"{sentence.text} {marker}\n"
+        citations.append(Citation(len(text) - 1 - len(marker), len(text) - 1, marker, (sentence.source.id,)))
     return text.removesuffix("\n"), citations
 
 
 def _encode_sentences(encoder: Encoder, text: str) -> tuple[list[CharSpan], Vectors]:
     """The sentences of a passage that may answer, without surrounding white space, and a vector for each."""
-    spans = []
-    for start, end in sentences(text, 0, len(text)):
-        piece = text[start:end]
-        start += len(piece) - len(piece.lstrip())
-        piece = piece.strip()
-        if any(map(str.isalnum, piece)) and not piece.startswith("#"):
-            spans.append((start, start + len(piece)))
+    stripped = [strip_span(text, *span) for span in sentences(text, 0, len(text))]
+    spans = [(a, b) for a, b in stripped if any(map(str.isalnum, text[a:b])) and text[a] != "#"]
     if not spans:
         return [], np.zeros((0, encoder.dimension), np.float32)
     return spans, encoder.encode([text[start:end] for start, end in spans])

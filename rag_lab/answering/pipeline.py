@@ -84,16 +84,16 @@ class AnswerOptions(TypedDict, total=False):
 class Prepared:
     """A question up to the call of the model; ``trace`` has what was done until then.
 
-    ``trace.prompt`` is None if no model is to be called. Then ``refusal`` says why, or ``failure`` names the call of
-    an earlier step (a reranker, a judge, an extractor) that failed.
+    ``trace.prompt`` is None if no model is to be called. Then ``reason`` says why: there is nothing to answer from
+    (``status`` "refused"), or the call of an earlier step (a reranker, a judge, an extractor) failed ("error").
     """
 
     trace: Trace
     form: AnswerForm = "text"
     max_tokens: int = 256
     sources: tuple[Source, ...] = ()
-    refusal: str = ""
-    failure: str = ""
+    status: AnswerStatus = "answered"
+    reason: str = ""
 
     @property
     def prompt(self) -> Prompt | None:
@@ -162,26 +162,36 @@ def prepare(
         raise ValueError(f"k is {k} and max_tokens {max_tokens}; both are 1 or more.")
     if threshold is not None and math.isnan(threshold):
         raise ValueError("The threshold is not a number; leave it out to answer whatever the score is.")
-    budget = _prompt_budget(llm, max_tokens, budget_tokens, form)
+    if form not in ("text", "json"):
+        raise ValueError(f"There is no form {form!r}; there are text and json.")
     template = template or load_template()
+    reserved = max_tokens + llm.thinking_tokens
     if form == "json":
         template = replace(template, system=f"{template.system}\n\n{JSON_INSTRUCTION}".strip())
+        reserved += reserved + RETRY_TOKENS + llm.count_tokens(str(json_schema(JsonAnswer)))
+    budget = llm.window - reserved if budget_tokens is None else budget_tokens
+    if budget + reserved > llm.window:
+        raise ValueError(
+            f"A budget of {budget} tokens and {reserved} for the answer are more than the {llm.window} of the window "
+            f"of {llm.name}: lower one of them."
+        )
     hits: tuple[Hit, ...] = ()
     dropped: list[Dropped] = []
     unverified: tuple[str, ...] = ()
-    fit, refusal, failure = None, "", ""
-    seconds = {}
-    started = time.perf_counter()
+    fit, reason = None, ""
+    status: AnswerStatus = "refused"
+    seconds, started = {}, time.perf_counter()
     try:
         hits = tuple(retriever(question, k))
         seconds["retrieve"] = time.perf_counter() - started
-        chunks: Sequence[Chunk] = [hit.chunk for hit in hits]
-        if refusal := refusal_reason(hits, threshold):
-            dropped += [Dropped(chunk, "threshold", refusal) for chunk in chunks]
-            chunks = []
-        cleaned = clean_context_instructions(chunks, clean, encoder)
+        reason = refusal_reason(hits, threshold)
+        found = [hit.chunk for hit in hits]
+        if reason:
+            dropped += [Dropped(chunk, "threshold", reason) for chunk in found]
+            found = []
+        cleaned = clean_context_instructions(found, clean, encoder)
         if clean == "strip":
-            dropped += _stripped(chunks, cleaned)
+            dropped += _stripped(found, cleaned)
         chunks = cleaned.chunks
         if compress and chunks:
             selection = compress(question, chunks)
@@ -195,41 +205,20 @@ def prepare(
             dropped += fit.dropped
         seconds["select"] = time.perf_counter() - started - seconds["retrieve"]
     except CallFailed as error:
-        failure = str(error)
+        status, reason = "error", str(error)
     trace = Trace(question, hits, tuple(dropped), seconds=seconds, unverified_quotes=unverified)
     if fit and fit.sources:
         trace = replace(trace, prompt=fit.prompt, prompt_tokens=fit.tokens, model=llm.name)
         return Prepared(trace, form, max_tokens, fit.sources)
-    if not refusal and not failure:
+    if not reason:
         steps = ", ".join(f"{step} {n}" for step, n in Counter(drop.step for drop in dropped).items())
-        refusal = f"no passage left of {len(hits)} (dropped by {steps})"
-    return Prepared(trace, form, max_tokens, refusal=refusal, failure=failure)
-
-
-def _prompt_budget(llm: LanguageModel, max_tokens: int, budget_tokens: int | None, form: str) -> int:
-    """The most tokens that the prompt may have."""
-    if form not in ("text", "json"):
-        raise ValueError(f"There is no form {form!r}; there are text and json.")
-    reserved = max_tokens + llm.thinking_tokens
-    if form == "json":
-        reserved += reserved + RETRY_TOKENS + llm.count_tokens(str(json_schema(JsonAnswer)))
-    if budget_tokens is None:
-        return llm.window - reserved
-    if budget_tokens + reserved > llm.window:
-        raise ValueError(
-            f"A budget of {budget_tokens} tokens and {reserved} for the answer are more than the {llm.window} of the "
-            f"window of {llm.name}: lower one of them."
-        )
-    return budget_tokens
+        reason = f"no passage left of {len(hits)} (dropped by {steps})"
+    return Prepared(trace, form, max_tokens, status=status, reason=reason)
 
 
 def _stripped(chunks: Sequence[Chunk], cleaned: Cleaned) -> Iterator[Dropped]:
     """Each removed sentence once, as a slice of the first chunk that contains it."""
-    seen = set()
-    for finding in cleaned.findings:
-        if (place := (finding.doc_id, finding.start, finding.end)) in seen:
-            continue
-        seen.add(place)
+    for finding in {(f.doc_id, f.start, f.end): f for f in cleaned.findings}.values():
         chunk = next(chunk for chunk in chunks if overlaps(finding, chunk))
         span = (max(0, finding.start - chunk.start), min(len(chunk.text), finding.end - chunk.start))
         how = f"pattern, {finding.pattern}" if finding.pattern else f"similarity {finding.similarity:.2f}"
@@ -269,10 +258,9 @@ def conclude(prepared: Prepared, completion: Completion | None = None) -> Answer
     """
     if (completion is None) != (prepared.prompt is None):
         raise ValueError("A completion is needed if there is a prompt, and only then.")
-    if prepared.failure:
-        return failed(prepared, prepared.failure)
     if completion is None:
-        return _answer(prepared, REFUSAL, "refused", reason=prepared.refusal)
+        text = REFUSAL if prepared.status == "refused" else ""
+        return _answer(prepared, text, prepared.status, reason=prepared.reason)
     if completion.stop_reason == "refusal":
         return failed(prepared, f"{prepared.trace.model} declined to answer (stop reason: refusal)", completion)
     if prepared.form == "text":
@@ -295,21 +283,21 @@ def check(
     sufficient: bool = True,
 ) -> Answer:
     """The answer that shows ``text``, with its status. ``report`` is by default that of the markers in it."""
-    if not _visible(text):
-        return failed(prepared, "the model wrote nothing", completion)
     started = time.perf_counter()
     report = report or validate_citations(text, prepared.sources)
     if not _visible(blanked(text, [(c.start, c.end) for c in report.citations])):
-        return failed(prepared, "the model wrote nothing but markers", completion)
-    status = _status(text)
-    if status == "answered" and not sufficient:
+        reason = "the model wrote nothing but markers" if _visible(text) else "the model wrote nothing"
+        return failed(prepared, reason, completion)
+    status: AnswerStatus = "answered"
+    if _begins(text, REFUSAL):
+        status = "refused"
+    elif not sufficient or any(_begins(line, MISSING) for line in text.splitlines()):
         status = "partial"
     reasons = ["the model found no answer in the sources"] if status == "refused" else []
     if completion.stop_reason == "max_tokens":
         reasons.append(f"cut off at {prepared.max_tokens} tokens")
     trace = replace(prepared.trace, seconds=prepared.trace.seconds | {"check": time.perf_counter() - started})
-    reason = "; ".join(reasons)
-    return _answer(replace(prepared, trace=trace), text, status, completion, report, quotes, reason)
+    return _answer(replace(prepared, trace=trace), text, status, completion, report, quotes, "; ".join(reasons))
 
 
 def failed(prepared: Prepared, reason: str, completion: Completion | None = None) -> Answer:
@@ -343,15 +331,9 @@ def _answer(
     return Answer(text, status, prepared.sources, report, trace, tuple(quotes), reason)
 
 
-def _status(text: str) -> AnswerStatus:
-    """The status by the fixed wordings that ``data/prompts/strong.txt`` asks for."""
-
-    def begins(line: str, wording: str) -> bool:
-        return " ".join(line.split()).casefold().startswith(wording.casefold())
-
-    if begins(text, REFUSAL):
-        return "refused"
-    return "partial" if any(begins(line, MISSING) for line in text.splitlines()) else "answered"
+def _begins(text: str, wording: str) -> bool:
+    """Whether ``text`` begins with a fixed wording that ``data/prompts/strong.txt`` requests."""
+    return " ".join(text.split()).casefold().startswith(wording.casefold())
 
 
 def _visible(text: str) -> bool:

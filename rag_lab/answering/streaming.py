@@ -9,7 +9,7 @@ from rag_lab.answering.pipeline import AnswerOptions, Prepared, conclude, failed
 from rag_lab.answering.trace import Answer
 from rag_lab.citations.validation import CitationStream
 from rag_lab.llm.language_model import CallFailed, LanguageModel
-from rag_lab.llm.prompt import Completion, Prompt, Usage
+from rag_lab.llm.prompt import Completion, Usage
 from rag_lab.prompting.citation_markers import Citation, TextDelta
 from rag_lab.prompting.templates import Source
 from rag_lab.types import Retriever
@@ -58,38 +58,28 @@ def stream_answer(
 
 def _events(prepared: Prepared, llm: LanguageModel, check_first: bool) -> Iterator[AnswerEvent]:
     yield SourcesEvent(prepared.sources)
-    if prepared.prompt is None:
-        yield from _replayed(conclude(prepared))
-    elif check_first:
-        *_, done = _generated(prepared, prepared.prompt, llm)
-        assert isinstance(done, DoneEvent)
-        yield from _replayed(withhold(done.answer))
-    else:
-        yield from _generated(prepared, prepared.prompt, llm)
-
-
-def _generated(prepared: Prepared, prompt: Prompt, llm: LanguageModel) -> Iterator[AnswerEvent]:
-    """Text and citations as the model writes them; then the answer, which is an error if the call failed."""
     citations = CitationStream(prepared.sources)
-    text, started = "", time.perf_counter()
-    deltas = llm.stream(prompt, max_tokens=prepared.max_tokens)
-    while True:
-        try:
-            delta = next(deltas)
-        except StopIteration as end:
-            answer = conclude(prepared, end.value)
-            break
-        except CallFailed as error:
-            partial = Completion(text, Usage(seconds=time.perf_counter() - started), "error")
-            answer = failed(prepared, f"broken off after {len(text)} characters: {error}", partial)
-            break
-        text += delta
-        yield from citations.feed(delta)
+    live = prepared.prompt is not None and not check_first
+    if prepared.prompt is None:
+        answer = conclude(prepared)
+    else:
+        text, started = "", time.perf_counter()
+        deltas = llm.stream(prepared.prompt, max_tokens=prepared.max_tokens)
+        while True:
+            try:
+                delta = next(deltas)
+            except StopIteration as end:
+                answer = conclude(prepared, end.value)
+                break
+            except CallFailed as error:
+                partial = Completion(text, Usage(seconds=time.perf_counter() - started), "error")
+                answer = failed(prepared, f"broken off after {len(text)} characters: {error}", partial)
+                break
+            text += delta
+            if live:
+                yield from citations.feed(delta)
+    if not live:
+        answer = withhold(answer)
+        yield from citations.feed(answer.text)
     yield from citations.close()
     yield DoneEvent(answer)
-
-
-def _replayed(answer: Answer) -> Iterator[AnswerEvent]:
-    """The events of an answer that is complete."""
-    citations = CitationStream(answer.sources)
-    yield from [*citations.feed(answer.text), *citations.close(), DoneEvent(answer)]

@@ -4,37 +4,12 @@ https://platform.claude.com/docs/en/build-with-claude/citations describes it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from rag_lab.citations.quotes import ground_quote
+from rag_lab.citations.quotes import QuoteCheck, ground_quote
 from rag_lab.citations.validation import CitationReport, build_report
 from rag_lab.prompting.citation_markers import Citation
 from rag_lab.prompting.templates import Source
-from rag_lab.types import CharSpan
-
-
-@dataclass(frozen=True)
-class CitedPlace:
-    """A place in a source that Claude cites, checked against the source's text.
-
-    ``status``: ``exact`` (the cited text is at the given location), ``moved`` (it is elsewhere, at ``span``),
-    ``absent`` (it is not in the source; ``span`` is None), ``no_such_source``.
-    """
-
-    source_id: str
-    cited_text: str
-    status: Literal["exact", "moved", "absent", "no_such_source"]
-    span: CharSpan | None = None
-
-
-@dataclass(frozen=True)
-class ClaudeAnswer:
-    """An answer with a marker after each cited passage, its report, and all cited places in order."""
-
-    text: str
-    report: CitationReport
-    places: tuple[CitedPlace, ...]
 
 
 def document_blocks(sources: Sequence[Source]) -> list[dict[str, Any]]:
@@ -57,52 +32,43 @@ def document_blocks(sources: Sequence[Source]) -> list[dict[str, Any]]:
     return blocks
 
 
-def read_cited_blocks(content: Sequence[Any], sources: Sequence[Source]) -> ClaudeAnswer:
-    """A response's ``content`` (SDK objects or dictionaries) as a text with markers, and its report.
+def read_cited_blocks(
+    content: Sequence[Mapping[str, Any]], sources: Sequence[Source]
+) -> tuple[str, CitationReport, list[QuoteCheck]]:
+    """A response's ``content`` as a text with a marker after each cited passage, its report, and the cited texts.
 
     ``sources`` are those of ``document_blocks`` in the same order, because documents are cited by number. A number
-    without a source becomes an invalid id. Skips blocks that are not text. Raises ValueError for a citation that
-    names no document, such as one of the web.
+    without a source becomes an invalid id. A cited text that is not at its location is searched in its source. Skips
+    blocks that are not text. Raises ValueError for a citation that names no document, such as one of the web.
     """
-    pieces: list[str] = []
+    answer = ""
     citations: list[Citation] = []
-    places: list[CitedPlace] = []
-    at = 0
-    for block in map(_as_mapping, content):
-        if block.get("type", "text") != "text":
+    quotes: list[QuoteCheck] = []
+    for block in content:
+        if block["type"] != "text":
             continue
-        text = str(block.get("text") or "")
-        found = [_place(_as_mapping(citation), sources) for citation in block.get("citations") or ()]
-        ids = tuple(dict.fromkeys(place.source_id for place in found))
-        if ids:
-            said = text.rstrip()
+        found = [_checked(citation, sources) for citation in block.get("citations") or ()]
+        said = block["text"].rstrip()
+        answer += said
+        if ids := tuple(dict.fromkeys(quote.source_id for quote in found)):
             marker = "".join(f"[{id_}]" for id_ in ids)
-            start = at + len(said) + 1
-            citations.append(Citation(start, start + len(marker), marker, ids))
-            text = f"{said} {marker}{text[len(said) :]}"
-            places += found
-        pieces.append(text)
-        at += len(text)
-    answer = "".join(pieces)
-    return ClaudeAnswer(answer, build_report(answer, citations, (), sources), tuple(places))
+            citations.append(Citation(len(answer) + 1, len(answer) + 1 + len(marker), marker, ids))
+            answer += f" {marker}"
+        answer += block["text"][len(said) :]
+        quotes += found
+    return answer, build_report(answer, citations, (), sources), quotes
 
 
-def _as_mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else vars(value)
-
-
-def _place(citation: Mapping[str, Any], sources: Sequence[Source]) -> CitedPlace:
+def _checked(citation: Mapping[str, Any], sources: Sequence[Source]) -> QuoteCheck:
     number = citation.get("document_index", citation.get("search_result_index"))
     if not isinstance(number, int):
         kind = citation.get("type")
         raise ValueError(f"A citation of type {kind!r} names no document of the request, so it cannot be checked.")
-    cited = str(citation.get("cited_text") or "")
+    cited = citation["cited_text"]
     if not 0 <= number < len(sources):
-        return CitedPlace(f"S{number + 1}", cited, "no_such_source")
-    source = sources[number]
-    start, end = citation.get("start_char_index"), citation.get("end_char_index")
-    if isinstance(start, int) and isinstance(end, int) and 0 <= start < end and source.text[start:end] == cited:
-        return CitedPlace(source.id, cited, "exact", (start, end))
-    at = source.text.find(cited) if cited else -1
-    found = (at, at + len(cited)) if at >= 0 else ground_quote(cited, source.text)
-    return CitedPlace(source.id, cited, "moved" if found else "absent", found)
+        return QuoteCheck(f"S{number + 1}", cited, "no_such_source")
+    source, start = sources[number], citation.get("start_char_index", -1)
+    if start < 0 or not source.text.startswith(cited, start):
+        start = source.text.find(cited)
+    span = (start, start + len(cited)) if cited and start >= 0 else ground_quote(cited, source.text)
+    return QuoteCheck(source.id, cited, "found" if span else "not_found", span)

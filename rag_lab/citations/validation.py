@@ -7,7 +7,7 @@ from rag_lab.prompting.build import MISSING, REFUSAL
 from rag_lab.prompting.citation_markers import Citation, MarkerEvent, MarkerScanner
 from rag_lab.prompting.templates import Source
 from rag_lab.text.numbers import Number, unsupported_numbers
-from rag_lab.text.segmentation import sentences
+from rag_lab.text.segmentation import sentences, strip_span
 from rag_lab.types import CharSpan
 
 
@@ -120,7 +120,9 @@ def build_report(
     """The report on an answer with known markers (``citations``) and ranges of fenced code, both in order."""
     known = _by_id(sources)
     blank = blanked(answer, [(citation.start, citation.end) for citation in citations])
-    spans = [span for span in _stripped_sentences(blanked(blank, fences)) if _needs_citation(blank[slice(*span)])]
+    prose = blanked(blank, fences)
+    stripped = [strip_span(prose, *span) for span in sentences(prose, 0, len(prose))]
+    spans = [span for span in stripped if _needs_citation(blank[slice(*span)])]
     found = []
     for (start, end), own in zip(spans, _citations_by_sentence(answer, citations, spans), strict=True):
         end = max([end, *(citation.end for citation in own)])
@@ -155,15 +157,6 @@ def blanked(text: str, spans: Sequence[CharSpan]) -> str:
         pieces += [text[last:start], "".join("\n" if c == "\n" else " " for c in text[start:end])]
         last = end
     return "".join([*pieces, text[last:]])
-
-
-def _stripped_sentences(text: str) -> list[CharSpan]:
-    found = []
-    for start, end in sentences(text, 0, len(text)):
-        piece = text[start:end]
-        start += len(piece) - len(piece.lstrip())
-        found.append((start, start + len(piece.strip())))
-    return found
 
 
 def _needs_citation(sentence: str) -> bool:

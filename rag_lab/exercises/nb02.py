@@ -63,11 +63,10 @@ def check_windows(attempt: Mapping[int, int], window: int, overlap: int) -> str 
     if set(attempt) != set(DOCUMENT_TOKENS):
         return f"give a number for each of {', '.join(map(str, DOCUMENT_TOKENS))}"
     for count in DOCUMENT_TOKENS:
-        if attempt[count] is None or attempt[count] is ...:
+        if attempt[count] in (None, ...):
             return f"no number yet for {count} tokens"
-        if attempt[count] != len(
-            macro_windows(Tokens([0] * count, [], prefix_tokens=1, suffix_tokens=1), window, overlap)
-        ):
+        tokens = Tokens([0] * count, [], prefix_tokens=1, suffix_tokens=1)
+        if attempt[count] != len(macro_windows(tokens, window, overlap)):
             new = window - 2 - overlap
             return f"{count} tokens: the first window takes {window - 2} of the text's, each further one {new} new"
     return None

@@ -67,8 +67,7 @@ def check_context(attempt: Callable[[Document, Chunk], str], corpus: Corpus, enc
         recall[name] = recalls(chunks, [chunk.contextual_text for chunk in chunks], questions, encoder, 5)
         print(f"recall@5, {name}: {recall[name].mean():.3f} (n = {len(questions)})")
     for name in ("no context", "add_heading_context"):
-        gain = paired_difference(recall["yours"], recall[name])
-        print(f"yours − {name}: {gain:+.3f}")
+        print(f"yours − {name}: {paired_difference(recall['yours'], recall[name]):+.3f}")
     if recall["yours"].mean() > recall["no context"].mean():
         return None
     return "your context finds no more than none: does it name what the question names, the document's subject?"

@@ -34,12 +34,13 @@ def check_strict_fill(attempt: Callable[[list[int], int], Sequence[int]]) -> str
 
 def check_redone(attempt: Mapping[str, Mapping[str, Any]]) -> str | None:
     """``REDONE``: chunks to embed again for each arm and edit."""
-    for arm, edit, right in [(arm, edit, right) for arm, edits in REDONE.items() for edit, right in edits.items()]:
-        given = attempt.get(arm, {}).get(edit, ...)
-        if given is ...:
-            return f"no number yet for {arm}, edit ({edit})"
-        if given != right:
-            return f"{arm}, edit ({edit}): {_WHY_REDONE[arm]}"
+    for arm, edits in REDONE.items():
+        for edit, right in edits.items():
+            given = attempt.get(arm, {}).get(edit, ...)
+            if given is ...:
+                return f"no number yet for {arm}, edit ({edit})"
+            if given != right:
+                return f"{arm}, edit ({edit}): {_WHY_REDONE[arm]}"
     return None
 
 
@@ -58,8 +59,7 @@ def check_share_context(
     """All chunks in order, a context only where it differs from the one before. Prints the tokens saved."""
     parts, last = [], ""
     for chunk in chunks:
-        parts += [chunk.context] if chunk.context and chunk.context != last else []
-        parts.append(chunk.text)
+        parts += [chunk.text] if chunk.context in ("", last) else [chunk.context, chunk.text]
         last = chunk.context
     given = attempt(chunks)
     if not isinstance(given, str):

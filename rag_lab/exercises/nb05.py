@@ -1,8 +1,8 @@
 """The checks of notebook 05's exercises. Each returns None if the attempt is right, else a hint."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
+from rag_lab.exercises.hints import number_hint
 from rag_lab.positions.key_value import KeyValueItem
 from rag_lab.text.answer_matching import best_subspan_em
 
@@ -51,19 +51,17 @@ def check_contrasts(attempt: Mapping[str, float]) -> str | None:
     right = {"ends_against_middle": (first + last) / 2 - middle, "first_against_last": first - last}
     if set(attempt) != set(right):
         return f"give a dict with {' and '.join(right)}"
-
-    def near(name: str, value: float) -> bool:
-        return math.isclose(attempt[name], value, abs_tol=0.005)
-
-    if near("ends_against_middle", -right["ends_against_middle"]):
-        return "the ends less the middle, not the middle less the ends"
-    if near("first_against_last", -right["first_against_last"]):
-        return "the first less the last"
-    if near("ends_against_middle", first + last - 2 * middle):
-        return "the mean of the two ends, not their sum"
+    slips: dict[str, dict[float, str]] = {
+        "ends_against_middle": {
+            -right["ends_against_middle"]: "the ends less the middle, not the middle less the ends",
+            first + last - 2 * middle: "the mean of the two ends, not their sum",
+        },
+        "first_against_last": {-right["first_against_last"]: "the first less the last"},
+    }
     for name, value in right.items():
-        if not near(name, value):
-            return f"{name} is off: take each column's mean first; all positions but two are the middle"
+        otherwise = f"{name} is off: take each column's mean first; all positions but two are the middle"
+        if hint := number_hint(attempt[name], value, slips[name], otherwise, rel=0, abs_=0.005):
+            return hint
     return None
 
 

@@ -13,29 +13,23 @@ from rag_lab.metrics import Outcome, answer_scores
 from rag_lab.prompting.templates import assign_sources
 from rag_lab.prompting.token_budget import Dropped
 from rag_lab.sweeps.config import NOT_EXTRACTIVE, parse_sweep
-from rag_lab.types import Chunk, Document, GoldSpan, Hit, Question
+from rag_lab.types import Chunk, GoldSpan, Hit, Question
 
 # Exercise 1: whether the documents answer the question, the answer's status, and whether it is right; what each is.
-REPLIES = (
-    (True, "answered", True),
-    (True, "answered", True),
-    (True, "partial", True),
-    (True, "answered", False),
-    (True, "refused", False),
-    (True, "error", False),
-    (False, "answered", False),
-    (False, "refused", False),
-)
-_OUTCOMES: tuple[Outcome, ...] = (
-    *("correct", "correct", "correct", "wrong"),
-    *("unanswered", "error", "false_answer", "right_refusal"),
-)
+_OUTCOMES: dict[Outcome, list[tuple[bool, str, bool]]] = {
+    "correct": [(True, "answered", True), (True, "answered", True), (True, "partial", True)],
+    "wrong": [(True, "answered", False)],
+    "unanswered": [(True, "refused", False)],
+    "error": [(True, "error", False)],
+    "false_answer": [(False, "answered", False)],
+    "right_refusal": [(False, "refused", False)],
+}
+REPLIES = tuple(reply for replies in _OUTCOMES.values() for reply in replies)
 
 # Exercise 2: an invented page, and a question whose gold is its second sentence.
-PAGE = Document("page", "The kiosk opens at ten. The boat leaves at noon. Dogs travel free.")
+TEXTS = ("The kiosk opens at ten.", "The boat leaves at noon.", "Dogs travel free.")
 KIOSK, BOAT, DOGS = (
-    Chunk("page", index, text, PAGE.text.index(text), PAGE.text.index(text) + len(text))
-    for index, text in enumerate(("The kiosk opens at ten.", "The boat leaves at noon.", "Dogs travel free."))
+    Chunk("page", i, text, start := " ".join(TEXTS).index(text), start + len(text)) for i, text in enumerate(TEXTS)
 )
 QUESTION = Question("boat", "When does the boat leave?", ("noon",), (GoldSpan("page", BOAT.start, BOAT.end),))
 
@@ -67,7 +61,8 @@ RUNS, INDEXES = 8, 2
 
 def check_scores(attempt: tuple[int, int, float]) -> str | None:
     """Of ``REPLIES``: the sum, the sum with wrong answers as −1, and the first divided by the scored replies."""
-    plain, strict = answer_scores(_OUTCOMES), answer_scores(_OUTCOMES, wrong_as_minus=True)
+    outcomes = [outcome for outcome, replies in _OUTCOMES.items() for _ in replies]
+    plain, strict = answer_scores(outcomes), answer_scores(outcomes, wrong_as_minus=True)
     assert plain.mean is not None
     if len(attempt) != 3:
         return "give three numbers: the sum, the sum with wrong answers as −1, the mean"

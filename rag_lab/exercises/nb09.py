@@ -48,9 +48,9 @@ def check_verdicts(attempt: Sequence[str]) -> str | None:
             return f"case {number}: one of {', '.join(KINDS)}, not {given!r}"
         right = verdict(Comparison("", figure, measured, is_gain), because)
         if not right.startswith(given):
-            if because:
-                return f"case {number}: another model's level says nothing; is it a gain, and clear of zero?"
-            return f"case {number}: does the interval hold the published figure? If not, is it a gain clear of zero?"
+            level = "another model's level says nothing; is it a gain, and clear of zero?"
+            other = "does the interval hold the published figure? If not, is it a gain clear of zero?"
+            return f"case {number}: {level if because else other}"
     return None
 
 

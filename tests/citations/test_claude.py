@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from anthropic.types import Message
 from anthropic.types.document_block_param import DocumentBlockParam
 from pydantic import TypeAdapter
 
-from rag_lab.citations.claude import CitedPlace, document_blocks, read_cited_blocks
+from rag_lab.citations.claude import document_blocks, read_cited_blocks
+from rag_lab.citations.quotes import QuoteCheck
 from rag_lab.citations.validation import validate_citations
 from tests.support.cited_sources import sources
 
@@ -45,13 +45,15 @@ def test_cited_blocks_become_markers_and_a_report() -> None:
         text("Cats may not.\n", place(0, 20, 33, "Cats are not.")),
         text("Birds may."),
     ]
-    answer = read_cited_blocks(content, GIVEN)
-    assert answer.text == ("Here is what I found: dogs may come [S1][S2].\nCats may not. [S1]\nBirds may.")
-    assert [place.status for place in answer.places] == ["exact"] * 3
-    assert [source.id for source in answer.report.sources] == ["S1", "S2"]
-    assert [answer.text[s.start : s.end] for s in answer.report.uncited] == ["Birds may."]
-    again = validate_citations(answer.text, GIVEN)
-    assert (again.sentences, again.coverage) == (answer.report.sentences, answer.report.coverage)
+    answer, report, quotes = read_cited_blocks(content, GIVEN)
+    assert answer == ("Here is what I found: dogs may come [S1][S2].\nCats may not. [S1]\nBirds may.")
+    assert [(quote.status, quote.span) for quote in quotes] == [
+        ("found", span) for span in ((0, 17), (0, 19), (20, 33))
+    ]
+    assert [source.id for source in report.sources] == ["S1", "S2"]
+    assert [answer[s.start : s.end] for s in report.uncited] == ["Birds may."]
+    again = validate_citations(answer, GIVEN)
+    assert (again.sentences, again.coverage) == (report.sentences, report.coverage)
 
 
 def test_locations_are_checked_against_the_source() -> None:
@@ -63,32 +65,24 @@ def test_locations_are_checked_against_the_source() -> None:
         text("e", place(7, 0, 5, "Birds are.")),
         text("f", place(-1, 0, 5, "Birds are.")),
     ]
-    answer = read_cited_blocks(content, GIVEN)
-    assert answer.places == (
-        CitedPlace("S1", "Cats are not.", "exact", (20, 33)),
-        CitedPlace("S1", "Cats are not.", "moved", (20, 33)),
-        CitedPlace("S1", "Cats  are\nnot.", "moved", (20, 33)),
-        CitedPlace("S1", "Cats are welcome.", "absent", None),
-        CitedPlace("S8", "Birds are.", "no_such_source", None),
-        CitedPlace("S0", "Birds are.", "no_such_source", None),
-    )
-    assert answer.report.invalid_ids == ("S8", "S0")
-
-
-def test_objects_of_the_sdk_read_like_dictionaries() -> None:
-    content = [text("Dogs may come.", place(0, 0, 17, "Dogs are allowed.")), text(" Cats?")]
-    fields = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn"}
-    usage = {"input_tokens": 1, "output_tokens": 1}
-    message = Message.model_validate({**fields, "content": content, "stop_sequence": None, "usage": usage})
-    assert read_cited_blocks(message.content, GIVEN) == read_cited_blocks(content, GIVEN)
+    _, report, quotes = read_cited_blocks(content, GIVEN)
+    assert quotes == [
+        QuoteCheck("S1", "Cats are not.", "found", (20, 33)),
+        QuoteCheck("S1", "Cats are not.", "found", (20, 33)),
+        QuoteCheck("S1", "Cats  are\nnot.", "found", (20, 33)),
+        QuoteCheck("S1", "Cats are welcome.", "not_found"),
+        QuoteCheck("S8", "Birds are.", "no_such_source"),
+        QuoteCheck("S0", "Birds are.", "no_such_source"),
+    ]
+    assert report.invalid_ids == ("S8", "S0")
 
 
 def test_other_kinds_of_locations_are_checked_by_their_text() -> None:
     page = {"type": "page_location", "cited_text": "Cats are not.", "document_index": 0, "start_page_number": 1}
     block = {"type": "content_block_location", "cited_text": "Birds are.", "document_index": 0}
     search = {"type": "search_result_location", "cited_text": "Dogs are allowed.", "search_result_index": 0}
-    answer = read_cited_blocks([text("a", page), text("b", block), text("c", search)], GIVEN)
-    assert [(p.status, p.span) for p in answer.places] == [("moved", (20, 33)), ("absent", None), ("moved", (0, 17))]
+    *_, quotes = read_cited_blocks([text("a", page), text("b", block), text("c", search)], GIVEN)
+    assert [(q.status, q.span) for q in quotes] == [("found", (20, 33)), ("not_found", None), ("found", (0, 17))]
 
 
 def test_a_citation_of_the_web_raises() -> None:
@@ -98,5 +92,5 @@ def test_a_citation_of_the_web_raises() -> None:
 
 
 def test_blocks_that_are_not_text_are_skipped() -> None:
-    answer = read_cited_blocks([{"type": "thinking", "thinking": "hm"}, text("Dogs.")], GIVEN)
-    assert (answer.text, answer.places) == ("Dogs.", ())
+    answer, _, quotes = read_cited_blocks([{"type": "thinking", "thinking": "hm"}, text("Dogs.")], GIVEN)
+    assert (answer, quotes) == ("Dogs.", [])
