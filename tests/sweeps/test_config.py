@@ -100,10 +100,7 @@ REFUSED = [
     ("fixed: {retrieval.top_k: 51}", "retrieval.top_k is 51; it should be less than or equal to 50"),
     ("fixed: {retrieval.top_k: true}", f"retrieval.top_k is True; {NUMBER}"),
     ("fixed: {retrieval.top_k: 2.5}", f"retrieval.top_k is 2.5; {NUMBER}"),
-    (
-        "fixed: {chunking.strategy: by_lines}",
-        "chunking.strategy is 'by_lines'; it should be 'raw', 'by_words',",
-    ),
+    ("fixed: {chunking.strategy: by_nothing}", "chunking.strategy is 'by_nothing'; it should be 'raw', "),
     ("fixed: {chunking.chunk_size: 0}", "chunking.chunk_size is 0; it should be greater than 0"),
     (
         "fixed: {chunking.chunk_size: 50}\nsweep: {chunking.overlap: [10, 50]}",
