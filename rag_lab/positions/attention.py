@@ -14,10 +14,8 @@ from rag_lab.llm.chat_template import chat_tokens, common_length
 from rag_lab.llm.local import LocalLLM
 from rag_lab.llm.prompt import Block, Prompt, Turn
 
-TokenRange = tuple[int, int]
 
-
-def pool_attention(weights: np.ndarray, spans: Sequence[TokenRange]) -> np.ndarray:
+def pool_attention(weights: np.ndarray, spans: Sequence[tuple[int, int]]) -> np.ndarray:
     """The mean of ``weights`` (layers, heads, tokens) over layers and heads, summed over each span: (spans,).
 
     The weights of a head sum to 1, so each value is a share of the attention, 0 to 1. A span is ``(start, end)``
@@ -53,7 +51,7 @@ def answer_attention(llm: LocalLLM, prompt: Prompt, passages: Sequence[str]) -> 
 def last_token_weights(model: Any, ids: Sequence[int]) -> np.ndarray:
     """Attention from the last of ``ids`` to all of them, (layers, heads, tokens); the model's attention is "eager".
 
-    The other ids are prefilled first, without weights: the weights of all tokens would take memory of tokens squared.
+    The other ids are prefilled first, without weights, which would take memory of tokens squared.
     """
     import torch
     from transformers import DynamicCache
@@ -67,7 +65,7 @@ def last_token_weights(model: Any, ids: Sequence[int]) -> np.ndarray:
     return torch.stack([layer[0, :, -1] for layer in layers]).double().cpu().numpy()
 
 
-def passage_spans(tokenizer: Any, prompt: Prompt, passages: Sequence[str]) -> list[TokenRange]:
+def passage_spans(tokenizer: Any, prompt: Prompt, passages: Sequence[str]) -> list[tuple[int, int]]:
     """The range of each passage in the prompt's token ids: ``(start, end)``, ``end`` excluded.
 
     A token that reaches past a passage's last character is left out; one that contains its first character is in.

@@ -17,7 +17,7 @@ from rag_lab.text.answer_matching import best_subspan_em, first_line
 STOP = ("\n",)  # only the first line is scored
 
 Measure = Literal["accuracy", "log_likelihood", "refused"]
-Reply = tuple[str, float | None] | CallFailed  # an answer and the log-likelihood of the gold answer
+Reply = tuple[str, float] | CallFailed  # an answer and the log-likelihood of the gold answer, NaN if unknown
 
 
 @dataclass(frozen=True)
@@ -116,27 +116,30 @@ def run_conditions(
     if gives_likelihoods(llm):
         replies = _generate_and_score(llm, prompt_sets, max_tokens, store)
     else:
-        replies = _complete(llm, prompt_sets, max_tokens)
-    shape = (len(prompt_sets), len(conditions))
-    accuracy, refused, likelihood = (np.full(shape, np.nan) for _ in range(3))
-    answers: list[tuple[str, ...]] = []
+        groups = llm.complete_groups([question.prompts for question in prompt_sets], max_tokens)
+        replies = [reply if isinstance(reply, CallFailed) else (reply.text, np.nan) for g in groups for reply in g]
+    cells = [(question, condition) for question in prompt_sets for condition in conditions]
+    answers: list[str] = []
+    scores: list[tuple[float, float, float]] = []
     errors: dict[tuple[str, Any], str] = {}
-    for i, (question, row) in enumerate(zip(prompt_sets, replies, strict=True)):
-        for j, reply in enumerate(row):
-            if isinstance(reply, CallFailed):
-                errors[question.id, conditions[j]] = str(reply)
-                continue
+    for (question, condition), reply in zip(cells, replies, strict=True):
+        if isinstance(reply, CallFailed):
+            errors[question.id, condition] = str(reply)
+            answers.append("")
+            scores.append((np.nan, np.nan, np.nan))
+        else:
             text, nats = reply
-            accuracy[i, j] = best_subspan_em(text, question.accepted)
-            refused[i, j] = text.strip().startswith(REFUSAL)
-            likelihood[i, j] = np.nan if nats is None else nats
-        answers.append(tuple("" if isinstance(reply, CallFailed) else first_line(reply[0]) for reply in row))
+            answers.append(first_line(text))
+            scores.append((best_subspan_em(text, question.accepted), text.strip().startswith(REFUSAL), nats))
+    columns = np.array(scores, dtype=np.float64).reshape(-1, 3).T
+    accuracy, refused, likelihood = columns.reshape(3, len(prompt_sets), len(conditions))
+    width = len(conditions)
     return ConditionResults(
         llm.name,
         task,
         conditions,
         tuple(question.id for question in prompt_sets),
-        tuple(answers),
+        tuple(tuple(answers[i : i + width]) for i in range(0, len(answers), width)),
         accuracy,
         refused,
         likelihood if gives_likelihoods(llm) else None,
@@ -146,30 +149,22 @@ def run_conditions(
 
 def _generate_and_score(
     llm: ScoringModel, prompt_sets: Sequence[PromptSet], max_tokens: int, store: Store | None
-) -> list[list[Reply]]:
-    """Answers and likelihoods for each question; what ``store`` has is not generated again."""
+) -> list[Reply]:
+    """Answers and likelihoods, question by question; what ``store`` has is not generated again."""
     known: dict[str, dict[str, Any]] = {}
     missing: dict[str, tuple[Prompt, str]] = {}
-    keys: list[list[str]] = []
-    for question in prompt_sets:
-        keys.append([])
-        for prompt in question.prompts:
-            key = content_key(llm.identity, llm.dtype, asdict(prompt), question.gold, max_tokens, STOP)
-            keys[-1].append(key)
-            if store is not None and (record := store.get(key)):
-                known[key] = record
-            else:
-                missing[key] = prompt, question.gold
+    keys = []
+    for prompt, gold in ((prompt, question.gold) for question in prompt_sets for prompt in question.prompts):
+        key = content_key(llm.identity, llm.dtype, asdict(prompt), gold, max_tokens, STOP)
+        keys.append(key)
+        if store is not None and (record := store.get(key)):
+            known[key] = record
+        else:
+            missing[key] = prompt, gold
     order = list(missing)
-    prompts, golds = [missing[key][0] for key in order], [missing[key][1] for key in order]
+    prompts, golds = [prompt for prompt, _ in missing.values()], [gold for _, gold in missing.values()]
     for number, completion, nats in llm.generate_and_score(prompts, golds, max_tokens, STOP):
         known[order[number]] = {"text": completion.text, "log_likelihood": nats}
         if store is not None:
             store.put(order[number], known[order[number]])
-    return [[(known[key]["text"], known[key]["log_likelihood"]) for key in row] for row in keys]
-
-
-def _complete(llm: LanguageModel, prompt_sets: Sequence[PromptSet], max_tokens: int) -> list[list[Reply]]:
-    """Answers for each question. Its prompts are one group, because they share cached prefixes."""
-    groups = llm.complete_groups([question.prompts for question in prompt_sets], max_tokens)
-    return [[one if isinstance(one, CallFailed) else (one.text, None) for one in group] for group in groups]
+    return [(known[key]["text"], known[key]["log_likelihood"]) for key in keys]

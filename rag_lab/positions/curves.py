@@ -83,13 +83,10 @@ class PositionCurve(ConditionResults):
         ends = _contrast((first + last) / 2, middle)
         sides = _contrast(first, last)
         weaker_against = _contrast(weaker, middle)
-        shape: Shape = "flat"
-        if _sign(sides):
-            shape = "primacy" if _sign(sides) > 0 else "recency"
-        if _sign(ends) > 0 and (not _sign(sides) or _sign(weaker_against) > 0):
-            shape = "U-shaped"
-        if _sign(ends) < 0 and (not _sign(sides) or _sign(_contrast(better, middle)) < 0):
-            shape = "inverted U"
+        nearer = weaker_against if _sign(ends) > 0 else _contrast(better, middle)
+        shape: Shape = "primacy" if _sign(sides) > 0 else "recency" if _sign(sides) else "flat"
+        if _sign(ends) and (not _sign(sides) or _sign(nearer) == _sign(ends)):
+            shape = "U-shaped" if _sign(ends) > 0 else "inverted U"
         return CurveShape(shape, ends, sides, weaker_against)
 
 
@@ -121,20 +118,12 @@ def shuffle_positions(curve: PositionCurve, seed: int = 0) -> PositionCurve:
     """
     rng = np.random.default_rng(seed)
     order = np.argsort(rng.random(curve.accuracy.shape), axis=1)
-
-    def shuffled(array: np.ndarray) -> np.ndarray:
-        return np.take_along_axis(array, order, axis=1)
-
-    return replace(
-        curve,
-        task=f"{curve.task}, positions shuffled",
-        answers=tuple(
-            tuple(row[j] for j in places) for row, places in zip(curve.answers, order.tolist(), strict=True)
-        ),
-        accuracy=shuffled(curve.accuracy),
-        refused=shuffled(curve.refused),
-        log_likelihood=None if curve.log_likelihood is None else shuffled(curve.log_likelihood),
-    )
+    arrays = {name: getattr(curve, name) for name in ("accuracy", "refused", "log_likelihood")}
+    shuffled: dict[str, Any] = {
+        name: None if array is None else np.take_along_axis(array, order, axis=1) for name, array in arrays.items()
+    }
+    answers = tuple(tuple(row[j] for j in places) for row, places in zip(curve.answers, order, strict=True))
+    return replace(curve, task=f"{curve.task}, positions shuffled", answers=answers, **shuffled)
 
 
 def _contrast(a: np.ndarray, b: np.ndarray) -> Interval:

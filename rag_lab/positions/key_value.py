@@ -2,16 +2,16 @@
 
 import random
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from rag_lab.datasets import KeyValueRecord, load_kv_pairs
+from rag_lab.datasets import load_kv_pairs
 from rag_lab.llm.prompt import Block, Prompt, Turn
 
 Pair = tuple[str, str]
 
 FEWEST, MOST = 5, 300
-PAPER_PAIRS = (75, 140, 300)  # the sizes of the paper's files
 
 _SIDES = ("", " North", " South", " East", " West")
 _CITIES = (
@@ -34,7 +34,7 @@ class KeyValueItem:
 
 @dataclass(frozen=True)
 class KeyValueTask:
-    """The question is about one of ``records`` (5 to 300) records; only its position among the others changes.
+    """The question is about one of ``size`` (5 to 300) records; only its position among the others changes.
 
     ``sentences`` are "The access code for the X office is NNNN.", which a small model can read. ``json`` is the
     paper's task word for word: random UUIDs, from its file of 75, 140 or 300 pairs if a data folder has it, else made
@@ -42,25 +42,20 @@ class KeyValueTask:
     is the whole sentence, or the value; an answer is accepted if it contains the value.
     """
 
-    records: int = 20
+    size: int = 20
     form: Literal["sentences", "json"] = "sentences"
     query_aware: bool = False
 
     def __post_init__(self) -> None:
-        if not FEWEST <= self.records <= MOST:
-            raise ValueError(f"The task has {FEWEST} to {MOST} records, not {self.records} records.")
+        if not FEWEST <= self.size <= MOST:
+            raise ValueError(f"The task has {FEWEST} to {MOST} records, not {self.size} records.")
         if self.form not in ("sentences", "json"):
             raise ValueError(f"There is no form {self.form!r}; there are sentences and json.")
 
     @property
     def name(self) -> str:
         """For example ``20 sentences`` or ``75 json, query-aware``."""
-        return f"{self.records} {self.form}" + (", query-aware" if self.query_aware else "")
-
-    @property
-    def size(self) -> int:
-        """The number of positions: 0 to ``size - 1``."""
-        return self.records
+        return f"{self.size} {self.form}" + (", query-aware" if self.query_aware else "")
 
     @property
     def max_tokens(self) -> int:
@@ -71,24 +66,17 @@ class KeyValueTask:
         """``n`` items, the same for the same seed. Raises ValueError if the paper's file has fewer."""
         if n < 1:
             raise ValueError(f"n is {n}; it must be 1 or more.")
-        items = []
-        if self.form == "json" and (known := _published(self.records)):
-            if n > len(known):
-                raise ValueError(f"n is {n}; the paper's file has {len(known)} records.")
-            for i in random.Random(seed).sample(range(len(known)), n):
-                others = tuple(pair for pair in known[i].pairs if pair[0] != known[i].key)
-                items.append(KeyValueItem(f"kv-{i}", (known[i].key, known[i].value), others))
-            return items
+        if self.form == "json":
+            with suppress(FileNotFoundError):
+                return _paper_items(self.size, n, seed)
         make = _offices if self.form == "sentences" else _uuids
-        for i in range(n):
-            pair, *rest = make(self.records, random.Random(f"{seed} {i}"))
-            items.append(KeyValueItem(f"{self.form}-{seed}-{i}", pair, tuple(rest)))
-        return items
+        made = [make(self.size, random.Random(f"{seed} {i}")) for i in range(n)]
+        return [KeyValueItem(f"{self.form}-{seed}-{i}", pair, tuple(rest)) for i, (pair, *rest) in enumerate(made)]
 
     def prompt(self, item: KeyValueItem, position: int) -> Prompt:
         """The prompt with the pair at ``position`` (from 0); the text before it is marked for the cache."""
-        if not 0 <= position < self.records:
-            raise ValueError(f"position is {position}; {self.records} records have 0 to {self.records - 1}.")
+        if not 0 <= position < self.size:
+            raise ValueError(f"position is {position}; {self.size} records have 0 to {self.size - 1}.")
         pairs = [*item.others[:position], item.pair, *item.others[position:]]
         if self.form == "sentences":
             question = f"What is the access code for the {item.pair[0]} office?"
@@ -128,9 +116,13 @@ def _uuids(count: int, rng: random.Random) -> list[Pair]:
     return list(zip(uuids[::2], uuids[1::2], strict=True))
 
 
-def _published(pairs: int) -> tuple[KeyValueRecord, ...]:
-    """The paper's own records; empty if it has no file of this size, or if no data folder has it."""
-    try:
-        return load_kv_pairs(pairs) if pairs in PAPER_PAIRS else ()
-    except FileNotFoundError:
-        return ()
+def _paper_items(size: int, n: int, seed: int) -> list[KeyValueItem]:
+    """``n`` of the paper's own records. Raises FileNotFoundError if no data folder has its file of this size."""
+    known = load_kv_pairs(size)
+    if n > len(known):
+        raise ValueError(f"n is {n}; the paper's file has {len(known)} records.")
+    items = []
+    for i in random.Random(seed).sample(range(len(known)), n):
+        others = tuple(pair for pair in known[i].pairs if pair[0] != known[i].key)
+        items.append(KeyValueItem(f"kv-{i}", (known[i].key, known[i].value), others))
+    return items

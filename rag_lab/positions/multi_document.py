@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from rag_lab.storage import Store
 from rag_lab.text.answer_matching import mentions_answer
 from rag_lab.types import Chunk, Corpus, Question
 
-PAPER_SIZES = (10, 20, 30)
 PAPER_FILE = "nq-open-{}_total_documents_gold_at_0.jsonl.gz"
 
 
@@ -46,11 +45,7 @@ class MultiDocumentTask:
     max_tokens = 64  # SmolLM2's answers have 20 to 40; the paper took 100 and scored the first line
 
     def __init__(
-        self,
-        corpus: Corpus,
-        documents: int = 20,
-        chunks: Sequence[Chunk] | None = None,
-        query_aware: bool = False,
+        self, corpus: Corpus, documents: int = 20, chunks: Sequence[Chunk] | None = None, query_aware: bool = False
     ) -> None:
         """``chunks`` of the corpus are by default paragraphs, cut at 600 characters.
 
@@ -98,14 +93,13 @@ class MultiDocumentTask:
         by_document: dict[str, list[Chunk]] = {}
         for chunk in self._chunks:
             by_document.setdefault(chunk.doc_id, []).append(chunk)
-        found = {}
-        for question in self._corpus.questions:
-            if question.answerable and question.answers:
-                candidates = by_document.get(question.gold[0].doc_id, [])
-                whole = [chunk for chunk in candidates if span_recall([chunk], question.gold) == 1.0]
-                if whole:
-                    found[question.id] = (question, whole[0])
-        return found
+        return {
+            question.id: (question, chunk)
+            for question in self._corpus.questions
+            if question.answerable and question.answers
+            for chunk in reversed(by_document.get(question.gold[0].doc_id, ()))  # of several the first is kept
+            if span_recall([chunk], question.gold) == 1.0
+        }
 
     @property
     def questions(self) -> int:
@@ -127,17 +121,14 @@ class MultiDocumentTask:
         random.Random(id_).shuffle(rest)
         distractors: dict[str, Chunk] = {}  # by text
         for chunk in [*ranked, *rest]:
+            if chunk.text != gold.text and not mentions_answer(f"{chunk.title}\n{chunk.text}", question.answers):
+                distractors.setdefault(chunk.text, chunk)
             if len(distractors) == self.size - 1:
-                break
-            repeated = chunk.id == gold.id or chunk.text == gold.text or chunk.text in distractors
-            if not repeated and not mentions_answer(f"{chunk.title}\n{chunk.text}", question.answers):
-                distractors[chunk.text] = chunk
-        if len(distractors) < self.size - 1:
-            raise ValueError(
-                f"{self.name}: only {len(distractors)} passages hold no answer to {question.text!r}, but "
-                f"{self.size - 1} are needed; take fewer documents or smaller chunks."
-            )
-        return DocumentItem(id_, question.text, question.answers, gold, tuple(distractors.values()))
+                return DocumentItem(id_, question.text, question.answers, gold, tuple(distractors.values()))
+        raise ValueError(
+            f"{self.name}: only {len(distractors)} passages hold no answer to {question.text!r}, but "
+            f"{self.size - 1} are needed; take fewer documents or smaller chunks."
+        )
 
     def prompt(self, item: DocumentItem, position: int) -> Prompt:
         """The prompt with the gold passage at ``position`` (from 0); the text before it is marked for the cache.
@@ -168,15 +159,13 @@ class MultiDocumentTask:
     def _prompt(self, question: str, chunks: Sequence[Chunk], position: int) -> Prompt:
         sources = assign_sources(chunks)
         whole = build_prompt(question, sources, template=self._template, query_aware=self.query_aware)
-        turn = whole.turns[-1]
-        rendered = [render_source(s, i, self._template) for i, s in enumerate(sources, 1)]
-        text = turn.blocks[0].text
-        start = len(text) - len(self._template.after) - sum(map(len, rendered))
-        blocks = [Block(text[:start])]
-        for i, source in enumerate(rendered[:position], 1):
-            blocks.append(Block(source, cache="5m" if i == position else ""))
-        blocks.append(Block("".join(rendered[position:]) + self._template.after))
-        return Prompt((*whole.turns[:-1], Turn("user", (*blocks, *turn.blocks[1:]))), whole.system)
+        message, *rest = whole.turns[0].blocks
+        rendered = [render_source(source, i, self._template) for i, source in enumerate(sources, 1)]
+        start, end = message.text.split("".join(rendered))
+        blocks = [Block(start), *map(Block, rendered[:position]), Block("".join(rendered[position:]) + end), *rest]
+        if position:
+            blocks[position] = Block(rendered[position - 1], cache="5m")
+        return replace(whole, turns=(Turn("user", tuple(blocks)),))
 
 
 def baselines(
@@ -193,7 +182,7 @@ def baselines(
 
 def paper_file(documents: int) -> Path | None:
     """The paper's file of ``documents`` documents, gold first, if a data folder has it (see ``datasets.placed``)."""
-    return datasets.placed(PAPER_FILE.format(documents)) if documents in PAPER_SIZES else None
+    return datasets.placed(PAPER_FILE.format(documents))
 
 
 def read_paper_file(path: Path, documents: int) -> list[DocumentItem]:

@@ -28,9 +28,9 @@ class Ranking:
 def _gold_in_middle(ranking: Ranking, rng: random.Random) -> list[Chunk]:
     """Only the gold is moved, to the place with as many passages before it as after it (or one more before)."""
     assert ranking.gold is not None
-    rest = [chunk for i, chunk in enumerate(ranking.chunks) if i != ranking.gold]
-    middle = len(ranking.chunks) // 2
-    return [*rest[:middle], ranking.chunks[ranking.gold], *rest[middle:]]
+    chunks = list(ranking.chunks)
+    chunks.insert(len(chunks) // 2, chunks.pop(ranking.gold))
+    return chunks
 
 
 ORDERS: dict[str, Callable[[Ranking, random.Random], list[Chunk]]] = {
@@ -80,10 +80,10 @@ def ordering_experiment(
         raise ValueError(f"There is no order {unknown[0]!r}; there are: {', '.join(ORDERS)}.")
     usable = [ranking for ranking in rankings if ranking.gold is not None and len(ranking.chunks) > 1]
 
-    def arrange(ranking: Ranking) -> list[Sequence[Chunk]]:
-        return [ORDERS[order](ranking, random.Random(f"{seed} {ranking.question.id}")) for order in orders]
+    def arrange(ranking: Ranking, order: str) -> Sequence[Chunk]:
+        return ORDERS[order](ranking, random.Random(f"{seed} {ranking.question.id}"))
 
-    return _run(llm, "ordering", tuple(orders), _draw(usable, n, seed), arrange, query_aware, store)
+    return _run(llm, "ordering", tuple(orders), usable, n, seed, arrange, query_aware, store)
 
 
 def chunk_count_experiment(
@@ -108,17 +108,10 @@ def chunk_count_experiment(
             "passages, or leave that question out."
         )
 
-    def arrange(ranking: Ranking) -> list[Sequence[Chunk]]:
-        return [ranking.chunks[:k] for k in counts]
+    def first(ranking: Ranking, k: int) -> Sequence[Chunk]:
+        return ranking.chunks[:k]
 
-    return _run(llm, "number of passages", counts, _draw(rankings, n, seed), arrange, query_aware, store)
-
-
-def _draw(rankings: Sequence[Ranking], n: int | None, seed: int) -> list[Ranking]:
-    n = len(rankings) if n is None else n
-    if not 1 <= n <= len(rankings):
-        raise ValueError(f"n is {n}; {len(rankings)} of the questions can be used.")
-    return random.Random(seed).sample(list(rankings), n)
+    return _run(llm, "number of passages", counts, rankings, n, seed, first, query_aware, store)
 
 
 def _run(
@@ -126,14 +119,20 @@ def _run(
     name: str,
     conditions: tuple[Any, ...],
     rankings: Sequence[Ranking],
-    arrange: Callable[[Ranking], list[Sequence[Chunk]]],
+    n: int | None,
+    seed: int,
+    arrange: Callable[[Ranking, Any], Sequence[Chunk]],
     query_aware: bool,
     store: Store | None,
 ) -> ConditionResults:
+    n = len(rankings) if n is None else n
+    if not 1 <= n <= len(rankings):
+        raise ValueError(f"n is {n}; {len(rankings)} of the questions can be used.")
     prompt_sets = []
-    for ranking in rankings:
-        text, answers = ranking.question.text, ranking.question.answers
-        prompts = [build_prompt(text, assign_sources(c), query_aware=query_aware) for c in arrange(ranking)]
-        prompt_sets.append(PromptSet(ranking.question.id, tuple(prompts), answers[0], answers))
+    for ranking in random.Random(seed).sample(list(rankings), n):
+        question = ranking.question
+        sources = [assign_sources(arrange(ranking, condition)) for condition in conditions]
+        prompts = tuple(build_prompt(question.text, found, query_aware=query_aware) for found in sources)
+        prompt_sets.append(PromptSet(question.id, prompts, question.answers[0], question.answers))
     task = f"{name}, query-aware" if query_aware else name
     return run_conditions(llm, task, conditions, prompt_sets, MAX_TOKENS, store)
