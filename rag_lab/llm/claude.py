@@ -10,13 +10,13 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlsplit
 
 from rag_lab import settings
 from rag_lab.llm import pricing, recordings, spending
-from rag_lab.llm.language_model import CallFailed, Schema
-from rag_lab.llm.prompt import Block, Completion, Prompt, Usage
+from rag_lab.llm.language_model import CallFailed, Sampling, Schema
+from rag_lab.llm.prompt import Block, Completion, Prompt, Stream, Usage
 
 if TYPE_CHECKING:
     import anthropic
@@ -143,21 +143,14 @@ class ClaudeLLM:
         """What a response to ``body`` is recorded under: the body, and the server if it is not Anthropic's."""
         return {**body, "model": self.model} | ({"server": self._server} if self._server else {})
 
-    def complete(
-        self,
-        prompt: Prompt,
-        max_tokens: int = 256,
-        temperature: float = 0.0,
-        schema: Schema = None,
-        stop: Sequence[str] = (),
-    ) -> Completion:
+    def complete(self, prompt: Prompt, max_tokens: int = 256, **sampling: Unpack[Sampling]) -> Completion:
         """The answer to ``prompt``, its prefill included; with a ``schema`` (JSON schema) it is JSON that follows it.
 
         Raises ValueError before sending if the prompt does not fit the window or the model, OverBudget if the call
         could pass the cap, CallFailed if the call failed, RuntimeError if every call would fail (a refused key), and
         RuntimeError or LookupError as ``recordings.find`` does.
         """
-        body = self.request(prompt, max_tokens, temperature, schema, stop)
+        body = self.request(prompt, max_tokens, **sampling)
         return completion(body, self.send(body))
 
     def send(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -167,31 +160,22 @@ class ClaudeLLM:
         """
         identity = self.request_identity(body)
         with self._locks.setdefault(recordings.key(identity), threading.Lock()):
-            record = recordings.find(identity)
-            if record is None:
-                client = self.client
-                with self.spending_on([body]) as call:
-                    message = _create(client, body)
-                    if isinstance(message, str) or getattr(message, "content", None) is None:
-                        raise ValueError("the response is not a message")
-                    record = self._keep(body, message.to_dict(mode="json"), call)
-        return record
+            if record := recordings.find(identity):
+                return record
+            client = self.client
+            with self.spending_on([body]) as call:
+                message = _create(client, body)
+                if isinstance(message, str) or getattr(message, "content", None) is None:
+                    raise ValueError("the response is not a message")
+                return self._keep(body, message.to_dict(mode="json"), call)
 
-    def stream(
-        self,
-        prompt: Prompt,
-        max_tokens: int = 256,
-        temperature: float = 0.0,
-        schema: Schema = None,
-        stop: Sequence[str] = (),
-    ) -> Generator[str, None, Completion]:
+    def stream(self, prompt: Prompt, max_tokens: int = 256, **sampling: Unpack[Sampling]) -> Stream:
         """``complete`` in pieces: yields text deltas and returns the Completion; a recording is one delta.
 
         A stream that breaks off raises CallFailed after the deltas that arrived; nothing of it is recorded.
         """
-        body = self.request(prompt, max_tokens, temperature, schema, stop)
-        record = recordings.find(self.request_identity(body))
-        if record is not None:
+        body = self.request(prompt, max_tokens, **sampling)
+        if record := recordings.find(self.request_identity(body)):
             yield from filter(None, [completion(body, record).text])
             return completion(body, record)
         client = self.client
@@ -202,27 +186,18 @@ class ClaudeLLM:
         return completion(body, record)
 
     def complete_many(
-        self,
-        prompts: Sequence[Prompt],
-        max_tokens: int = 256,
-        temperature: float = 0.0,
-        schema: Schema = None,
-        stop: Sequence[str] = (),
-        at_once: int = 4,
+        self, prompts: Sequence[Prompt], max_tokens: int = 256, **sampling: Unpack[Sampling]
     ) -> list[Completion | CallFailed]:
-        """``complete`` for each prompt, ``at_once`` at a time; see ``complete_groups``."""
-        groups = [[prompt] for prompt in prompts]
-        outcomes = self.complete_groups(groups, max_tokens, temperature, schema, stop, at_once)
+        """``complete`` for each prompt, several at a time; see ``complete_groups``."""
+        outcomes = self.complete_groups([[prompt] for prompt in prompts], max_tokens, **sampling)
         return [outcome for (outcome,) in outcomes]
 
     def complete_groups(
         self,
         groups: Sequence[Sequence[Prompt]],
         max_tokens: int = 256,
-        temperature: float = 0.0,
-        schema: Schema = None,
-        stop: Sequence[str] = (),
         at_once: int = 4,
+        **sampling: Unpack[Sampling],
     ) -> list[list[Completion | CallFailed]]:
         """Complete every prompt: ``at_once`` groups at a time, and within a group one call after the other.
 
@@ -239,7 +214,7 @@ class ClaudeLLM:
                 if ended.is_set():
                     break
                 try:
-                    outcomes.append(self.complete(prompt, max_tokens, temperature, schema, stop))
+                    outcomes.append(self.complete(prompt, max_tokens, **sampling))
                 except CallFailed as failure:
                     outcomes.append(failure)
                 except BaseException:
@@ -247,7 +222,7 @@ class ClaudeLLM:
                     raise
             return outcomes
 
-        estimate = self.estimate([prompt for group in groups for prompt in group], max_tokens, temperature, schema)
+        estimate = self.estimate([prompt for group in groups for prompt in group], max_tokens, **sampling)
         with spending.paid_work(estimate), ThreadPoolExecutor(max_workers=at_once) as pool:
             futures = [pool.submit(run, group) for group in groups]
             try:
@@ -294,19 +269,13 @@ class ClaudeLLM:
             return None
 
     def estimate(
-        self,
-        prompts: Sequence[Prompt],
-        max_tokens: int = 256,
-        temperature: float = 0.0,
-        schema: Schema = None,
-        batch: bool = False,
+        self, prompts: Sequence[Prompt], max_tokens: int = 256, batch: bool = False, **sampling: Unpack[Sampling]
     ) -> pricing.Estimate:
         """What ``prompts`` cost, in order, if every answer takes ``max_tokens``; recorded ones cost nothing.
 
         Nothing is sent, and neither a key nor a mode is needed.
         """
-        bodies = [self.request(prompt, max_tokens, temperature, schema) for prompt in prompts]
-        return self.estimate_requests(bodies, batch)
+        return self.estimate_requests([self.request(prompt, max_tokens, **sampling) for prompt in prompts], batch)
 
     def estimate_requests(self, bodies: Sequence[dict[str, Any]], batch: bool = False) -> pricing.Estimate:
         """``estimate`` for request bodies."""
@@ -340,34 +309,26 @@ class ClaudeLLM:
 
         Tokens are bounded offline; the API counts them only if the bound would pass the window or the cap.
         """
-        calls = [priced_call(body, pricing.token_bound) for body in bodies]
-        for number, body in enumerate(bodies):
-            if calls[number].window > self.window:
-                calls[number] = call = self._exact_call(body, calls[number])
-                if call.window > self.window:
-                    raise ValueError(
-                        f"The prompt has {call.window - call.output_tokens:,} tokens and its answer may take "
-                        f"{call.output_tokens:,}; the window of {self.name} is {self.window:,}. Shorten the prompt."
-                    )
 
-        def worst(calls: Sequence[pricing.Call]) -> float:
+        def worst() -> float:
             unshared = [dataclasses.replace(call, prefix=call.prefix and str(n)) for n, call in enumerate(calls)]
             return pricing.estimate(self.model, unshared, cache=_longest_ttl(bodies), batch=batch).dollars
 
+        calls = [priced_call(body, pricing.token_bound) for body in bodies]
+        if any(call.window > self.window for call in calls) or worst() > spending.BUDGET.left():
+            for number, body in enumerate(bodies):
+                if (tokens := self._exact_tokens(body)) is not None:
+                    prefix = min(calls[number].prefix_tokens, tokens)
+                    calls[number] = dataclasses.replace(calls[number], prefix_tokens=prefix, tokens=tokens - prefix)
+        longest = max(calls, key=lambda call: call.window)
+        if longest.window > self.window:
+            raise ValueError(
+                f"The prompt has {longest.window - longest.output_tokens:,} tokens and its answer may take "
+                f"{longest.output_tokens:,}; the window of {self.name} is {self.window:,}. Shorten the prompt."
+            )
         what = f"{len(bodies):,} request(s) to {self.name}, the first {recordings.first_words(bodies[0])!r}"
-        try:
-            amount = worst(calls)
-            spending.BUDGET.reserve(amount, what)
-        except spending.OverBudget:
-            amount = worst([self._exact_call(body, call) for body, call in zip(bodies, calls, strict=True)])
-            spending.BUDGET.reserve(amount, what)
+        spending.BUDGET.reserve(amount := worst(), what)
         return amount
-
-    def _exact_call(self, body: Mapping[str, Any], call: pricing.Call) -> pricing.Call:
-        if (tokens := self._exact_tokens(body)) is None:
-            return call
-        prefix_tokens = min(call.prefix_tokens, tokens)
-        return dataclasses.replace(call, prefix_tokens=prefix_tokens, tokens=tokens - prefix_tokens)
 
     def reason(self, error: Exception) -> str:
         """What ``error`` says, with its status and without secrets."""
@@ -468,18 +429,15 @@ def _stream(client: "anthropic.Anthropic", body: Mapping[str, Any]) -> Generator
     stop_reason = None
     with _create(client, body, stream=True) as events:
         for event in events:
-            used = getattr(event, "usage", None)
-            if event.type == "message_start":
-                used = getattr(event.message, "usage", None)
-            elif event.type == "content_block_delta" and event.delta.type == "text_delta":
+            if event.type == "content_block_delta" and event.delta.type == "text_delta":
                 texts.append(event.delta.text)
                 yield event.delta.text
             elif event.type == "message_delta":
-                stop_reason = getattr(event.delta, "stop_reason", None) or stop_reason
+                stop_reason = event.delta.stop_reason or stop_reason
             elif event.type == "message_stop":
                 stop_reason = stop_reason or "end_turn"
-            fields = used.to_dict(mode="json") if used is not None else {}
-            usage.update({name: value for name, value in fields.items() if value is not None})
+            if used := getattr(getattr(event, "message", event), "usage", None):  # of message_start, message_delta
+                usage |= used.to_dict(mode="json", exclude_none=True)
     if stop_reason is None:
         raise ValueError("the stream ended before the message did")
     return {"content": [{"type": "text", "text": "".join(texts)}], "stop_reason": stop_reason, "usage": usage}

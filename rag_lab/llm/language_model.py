@@ -1,7 +1,7 @@
 """The interface of every language model: ``LocalLLM``, ``ClaudeLLM``, or a class of your own with these members."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeGuard, Unpack
 
 from rag_lab.llm.prompt import Completion, Prompt, Stream
 
@@ -9,6 +9,14 @@ if TYPE_CHECKING:
     from rag_lab.llm.pricing import Estimate
 
 Schema = Mapping[str, Any] | None  # a JSON schema
+
+
+class Sampling(TypedDict, total=False):
+    """Options of a completion. The answer ends before the first of the ``stop`` texts."""
+
+    temperature: float  # default 0.0
+    schema: Schema  # default None
+    stop: Sequence[str]  # default ()
 
 
 class CallFailed(RuntimeError):  # noqa: N818
@@ -56,43 +64,19 @@ class LanguageModel(Protocol):
     def count_prompt_tokens(self, prompt: Prompt) -> int:
         """Tokens of a prompt as the model reads it."""
 
-    def complete(
-        self,
-        prompt: Prompt,
-        max_tokens: int = 256,
-        temperature: float = 0.0,
-        schema: Schema = None,
-        stop: Sequence[str] = (),
-    ) -> Completion:
-        """The answer to ``prompt``, its prefill included, before the first of the ``stop`` texts."""
+    def complete(self, prompt: Prompt, max_tokens: int = 256, **sampling: Unpack[Sampling]) -> Completion:
+        """The answer to ``prompt``, its prefill included."""
 
-    def stream(
-        self,
-        prompt: Prompt,
-        max_tokens: int = 256,
-        temperature: float = 0.0,
-        schema: Schema = None,
-        stop: Sequence[str] = (),
-    ) -> Stream:
+    def stream(self, prompt: Prompt, max_tokens: int = 256, **sampling: Unpack[Sampling]) -> Stream:
         """``complete`` in pieces, which make up the text; the generator returns the Completion."""
 
     def complete_many(
-        self,
-        prompts: Sequence[Prompt],
-        max_tokens: int = 256,
-        temperature: float = 0.0,
-        schema: Schema = None,
-        stop: Sequence[str] = (),
+        self, prompts: Sequence[Prompt], max_tokens: int = 256, **sampling: Unpack[Sampling]
     ) -> Sequence[Completion | CallFailed]:
         """``complete`` for each prompt, in order; a call that failed leaves its CallFailed."""
 
     def complete_groups(
-        self,
-        groups: Sequence[Sequence[Prompt]],
-        max_tokens: int = 256,
-        temperature: float = 0.0,
-        schema: Schema = None,
-        stop: Sequence[str] = (),
+        self, groups: Sequence[Sequence[Prompt]], max_tokens: int = 256, **sampling: Unpack[Sampling]
     ) -> Sequence[Sequence[Completion | CallFailed]]:
         """``complete_many`` for groups of prompts that share a cached prefix, which is paid or prefilled once."""
 

@@ -1,9 +1,9 @@
 """What calls to paid models cost: prices, and estimates before anything is sent."""
 
 import functools
-import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,17 +52,15 @@ def price(model: str) -> Price:
     Raises ValueError if the model has none; the message says how to add one.
     """
     models = _table()["models"]
-    name = re.sub(r"-\d{8}$", "", model)
-    if model.startswith("local/"):
-        name = "local"
+    name = "local" if model.startswith("local/") else re.sub(r"-\d{8}$", "", model)
     if name not in models:
         raise ValueError(
             f"No price is known for model {model!r}. Known: {', '.join(models)}. Add an entry under `models` in "
             "data/prices.yaml with its published prices, their source and date; for a server of your own behind "
             "ANTHROPIC_BASE_URL use 'local' or 'local/<model>'."
         )
-    entry = {"date": _table()["date"], **models[name]}
-    return Price(model=model, **{**entry, "date": str(entry["date"]), "until": str(entry.get("until", ""))})
+    entry = {"date": _table()["date"], "until": "", **models[name]}
+    return Price(model=model, **{**entry, "date": str(entry["date"]), "until": str(entry["until"])})
 
 
 def dollars(
@@ -78,12 +76,10 @@ def dollars(
     A request whose prompt is longer than the model's ``long_prompt`` limit pays the higher rate for every token.
     Raises ValueError if the model is unknown or does not offer a cache lifetime.
     """
-    rates = price(model)
-    writes = {ttl: tokens for ttl, tokens in (cache_write or {}).items() if tokens}
+    rates, writes = price(model), cache_write or {}
     total = input_tokens * rates.input + cache_read * rates.cache_read + output * rates.output
-    total += sum(tokens * _write_price(rates, ttl) for ttl, tokens in writes.items())
-    prompt_tokens = input_tokens + cache_read + sum(writes.values())
-    if rates.long_prompt and prompt_tokens > rates.long_prompt["above"]:
+    total += sum(tokens * _write_price(rates, ttl) for ttl, tokens in writes.items() if tokens)
+    if rates.long_prompt and input_tokens + cache_read + sum(writes.values()) > rates.long_prompt["above"]:
         total *= rates.long_prompt["factor"]
     return total / 1e6 * (_table()["batch_factor"] if batch else 1.0)
 
@@ -151,12 +147,10 @@ def context_calls(
     """
     calls = []
     for number, length in enumerate(document_tokens):
-        name = f"document {number}"
-        if prewarm:
-            calls.append(Call(0, 0, name, length))
-        for start in range(0, length, chunk_tokens):
-            chunk = min(chunk_tokens, length - start)
-            calls.append(Call(chunk + instruction_tokens, context_tokens, name, length))
+        prefix = f"document {number}", length
+        calls += [Call(0, 0, *prefix)] if prewarm else []
+        chunks = (min(chunk_tokens, length - start) for start in range(0, length, chunk_tokens))
+        calls += [Call(chunk + instruction_tokens, context_tokens, *prefix) for chunk in chunks]
     return calls
 
 
@@ -201,9 +195,7 @@ class Estimate:
             f"{self.model}, {self.requests:,} request(s): {self.input_tokens:,} uncached input, "
             f"{self.cache_write_tokens:,} cache write, {self.cache_read_tokens:,} cache read, "
             f"{self.output_tokens:,} output tokens: {usd(self.dollars)}"
-        )
-        if self.minutes:
-            line += f", at least {self.minutes:.1f} minutes"
+        ) + (f", at least {self.minutes:.1f} minutes" if self.minutes else "")
         return "; ".join([line, *self.notes])
 
 
@@ -228,7 +220,8 @@ def estimate(
     rates = price(model)
     if cache:
         _write_price(rates, cache)
-    written: dict[str, int] = {}
+    prefixes = Counter(call.prefix for call in calls if call.prefix)
+    written: set[str] = set()
     uncached = writes = reads = output = too_short = 0
     total = 0.0
     for call in calls:
@@ -241,28 +234,22 @@ def estimate(
         elif call.prefix in written:
             read = call.prefix_tokens
         else:
-            write = written[call.prefix] = call.prefix_tokens
+            write = call.prefix_tokens
+            written.add(call.prefix)
         total += dollars(model, plain, read, call.output_tokens, {cache: write}, batch)
         uncached, writes, reads = uncached + plain, writes + write, reads + read
         output += call.output_tokens
-    total += sum(written.values()) / 1e6 * hours * rates.storage_hour
+    total += writes / 1e6 * hours * rates.storage_hour
     minutes = 0.0
     if limits and not batch:
-        minutes = max(
-            len(calls) / limits.requests,
-            (uncached + writes) / limits.input_tokens,
-            output / limits.output_tokens,
-        )
-    if seconds_per_call and not batch:
-        groups = itertools.groupby(sorted(call.prefix for call in calls))
-        longest = max((sum(1 for _ in group) for name, group in groups if name), default=1)
-        waits = max(longest, math.ceil(len(calls) / at_once)) if calls else 0
+        input_minutes = (uncached + writes) / limits.input_tokens
+        minutes = max(len(calls) / limits.requests, input_minutes, output / limits.output_tokens)
+    if calls and seconds_per_call and not batch:
+        waits = max(math.ceil(len(calls) / at_once), *prefixes.values(), 1)
         minutes = max(minutes, waits * seconds_per_call / 60)
     notes = [f"prices of {rates.date}" + (f", valid until {rates.until}" if rates.until else "")]
     if too_short:
-        notes.append(
-            f"{too_short} prefix(es) are under the {rates.min_cache_tokens:,} tokens that {rates.model} caches"
-        )
+        notes += [f"{too_short} prefix(es) are under the {rates.min_cache_tokens:,} tokens that {model} caches"]
     if batch:
-        notes.append("as a batch: half price, results within 24 hours, cache reads not certain")
+        notes += ["as a batch: half price, results within 24 hours, cache reads not certain"]
     return Estimate(model, len(calls), uncached, writes, reads, output, total, minutes, tuple(notes))

@@ -1,7 +1,8 @@
 """The input and output of every language model: prompts in blocks, completions, usage."""
 
+import operator
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Literal
 
 CacheTTL = Literal["", "5m", "1h"]
@@ -24,7 +25,7 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """The texts of the blocks, concatenated."""
+        """The blocks' texts, concatenated."""
         return "".join(block.text for block in self.blocks)
 
 
@@ -64,14 +65,7 @@ class Usage:
     dollars: float = 0.0
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.output_tokens + other.output_tokens,
-            self.seconds + other.seconds,
-            self.dollars + other.dollars,
-        )
+        return Usage(*map(operator.add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)

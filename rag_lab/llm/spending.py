@@ -1,15 +1,12 @@
 """The spending cap of a process, and the estimate beside the actual cost of paid work."""
 
 import contextlib
-import math
 import os
 import sys
 import threading
 from collections.abc import Iterator
 
 from rag_lab.llm.pricing import Estimate, usd
-
-DEFAULT_MAX_USD = 1.00
 
 
 class OverBudget(RuntimeError):  # noqa: N818
@@ -21,14 +18,11 @@ def max_usd() -> float:
 
     Raises ValueError if it is not a number of at least 0.
     """
-    text = os.environ.get("RAG_LAB_MAX_USD", str(DEFAULT_MAX_USD))
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not value >= 0:
-        raise ValueError(f"RAG_LAB_MAX_USD is {text!r}; set it to a number of US dollars, 0 or more.")
-    return value
+    text = os.environ.get("RAG_LAB_MAX_USD", "1.00")
+    with contextlib.suppress(ValueError):
+        if (value := float(text)) >= 0:
+            return value
+    raise ValueError(f"RAG_LAB_MAX_USD is {text!r}; set it to a number of US dollars, 0 or more.")
 
 
 class Budget:
@@ -38,10 +32,10 @@ class Budget:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._reserved = 0.0
         self.spent = 0.0
-        self.open_estimates = 0
+        self.open_estimates = 0  # blocks of ``paid_work`` in progress
 
     def left(self) -> float:
         """US dollars neither spent nor reserved."""
@@ -49,7 +43,7 @@ class Budget:
 
     def reserve(self, amount: float, what: str) -> None:
         """Reserve ``amount`` dollars for ``what``. Raises OverBudget, and reserves nothing, if less is left."""
-        with self._lock:
+        with self.lock:
             left = self.left()
             if amount > left + 1e-12:
                 raise OverBudget(
@@ -58,14 +52,9 @@ class Budget:
                 )
             self._reserved += amount
 
-    def open_estimate(self, change: int) -> None:
-        """Count that a block of ``paid_work`` begins (+1) or ends (-1)."""
-        with self._lock:
-            self.open_estimates += change
-
     def settle(self, reserved: float, actual: float) -> None:
         """Replace a reserved amount by what the call cost."""
-        with self._lock:
+        with self.lock:
             self._reserved -= reserved
             self.spent += actual
 
@@ -79,20 +68,18 @@ def paid_work(estimate: Estimate) -> Iterator[None]:
 
     Nothing is printed if the estimate is $0, or inside another such block.
     """
-    budget = BUDGET
+    budget, before = BUDGET, BUDGET.spent
     silent = budget.open_estimates > 0 or not estimate.dollars
-    before = budget.spent
     if not silent:
         over = "; MORE THAN IS LEFT, the run will stop at the cap" if estimate.dollars > budget.left() else ""
         print(f"Estimate: {estimate}; ${budget.left():.2f} of the cap left{over}", file=sys.stderr)
-    budget.open_estimate(+1)
+    with budget.lock:
+        budget.open_estimates += 1
     try:
         yield
     finally:
-        budget.open_estimate(-1)
+        with budget.lock:
+            budget.open_estimates -= 1
         if not silent:
-            print(
-                f"Actual: {usd(budget.spent - before)} (estimate {usd(estimate.dollars)}, "
-                f"${budget.left():.2f} of the cap left)",
-                file=sys.stderr,
-            )
+            actual, left = usd(budget.spent - before), f"${budget.left():.2f} of the cap left"
+            print(f"Actual: {actual} (estimate {usd(estimate.dollars)}, {left})", file=sys.stderr)

@@ -221,7 +221,7 @@ def _completed(
 ) -> dict[str, Completion | CallFailed]:
     """What the model writes to each prompt, by key."""
     if is_paid(model):  # in this process, whose spending cap it is under; each response is recorded
-        outcomes = index.load_llm(model).complete_many(list(prompts.values()), max_tokens, temperature)
+        outcomes = index.load_llm(model).complete_many(list(prompts.values()), max_tokens, temperature=temperature)
         return dict(zip(prompts, outcomes, strict=True))
     from tqdm.auto import tqdm
 
@@ -409,6 +409,6 @@ def _most_dollars(sweep: Sweep) -> float:
             longest = sorted(chunks, key=lambda chunk: -len(chunk.text))[: config.retrieval_top_k]
             layout = assign_sources(longest), sweep.history(config), sweep.templates[config.prompt_system_prompt_path]
             prompts = [build_prompt(question.text, *layout) for question in sweep.questions]
-            options = (config.llm_max_tokens, config.llm_temperature)
-            total += ClaudeLLM(config.llm_model).estimate(prompts, *options).dollars
+            llm, max_tokens = ClaudeLLM(config.llm_model), config.llm_max_tokens
+            total += llm.estimate(prompts, max_tokens, temperature=config.llm_temperature).dollars
     return total
