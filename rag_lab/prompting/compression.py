@@ -27,6 +27,7 @@ Extractor = Callable[[str, Sequence[str]], Sequence[Sequence[str]]]
 _NONE = "NONE"
 _MIN_QUOTE_CHARACTERS = 5  # letters and digits; a shorter quote may match by chance
 _WORD = r"[[\p{L}\p{M}\p{N}]--[\p{Han}\p{Hiragana}\p{Katakana}\p{LB=SA}]]"
+_INSIDE_WORD = rf"(?<={_WORD}){_WORD}"
 
 
 def compress_filter(
@@ -60,14 +61,8 @@ def keep_judge(llm: LanguageModel, batch_size: int = 8) -> Reranker:
     and the score is 1 or 0; raises InvalidJSON if it does not.
     """
 
-    def prompt(question: str, text: str) -> Prompt:
-        return Prompt.of(
-            f"<passage>\n{escape(text, ('passage',))}\n</passage>\n\nQuestion: {question}\n\n"
-            "Does the passage help to answer the question? Answer Yes or No."
-        )
-
     def score(question: str, texts: list[str]) -> list[float]:
-        prompts = [prompt(question, text) for text in texts]
+        prompts = _prompts(question, texts, "Does the passage help to answer the question? Answer Yes or No.")
         if gives_likelihoods(llm):
             yes = llm.log_likelihoods(prompts, ["Yes"] * len(texts), batch_size)
             no = llm.log_likelihoods(prompts, ["No"] * len(texts), batch_size)
@@ -99,10 +94,10 @@ def compress_extract(
         spans = list(sentences(chunk.text, 0, len(chunk.text)))
         chosen: set[int] = set()
         for quote in quotes:
-            if (found := _find(quote, chunk.text, spans)) is None:
-                unverified.append(quote)
-            else:
+            if found := _find(quote, chunk.text, spans):
                 chosen |= {i for i, (start, end) in enumerate(spans) if start < found[1] and found[0] < end}
+            else:
+                unverified.append(quote)
         if neighbours:
             chosen = _with_neighbours(chosen, [chunk.text[start:end] for start, end in spans])
         if chosen:
@@ -120,11 +115,8 @@ def nearest_sentences(encoder: Encoder, count: int = 2) -> Extractor:
         query = encoder.encode([question], kind="query")[0]
         parts = [[text[a:b].strip() for a, b in sentences(text, 0, len(text)) if text[a:b].strip()] for text in texts]
         cosines = iter(encoder.encode([part for group in parts for part in group]) @ query)
-        found = []
-        for group in parts:
-            scored = sorted(((float(next(cosines)), i) for i in range(len(group))), key=lambda pair: -pair[0])
-            found.append([group[i] for _, i in scored[:count]])
-        return found
+        best = [sorted((-next(cosines), i) for i in range(len(group)))[:count] for group in parts]
+        return [[group[i] for _, i in pairs] for group, pairs in zip(parts, best, strict=True)]
 
     return extract
 
@@ -132,22 +124,25 @@ def nearest_sentences(encoder: Encoder, count: int = 2) -> Extractor:
 def model_extractor(llm: LanguageModel, max_tokens: int = 200) -> Extractor:
     """``llm`` copies the sentences that help to answer, one per line. Raises CallFailed if a call fails."""
 
-    def prompt(question: str, text: str) -> Prompt:
-        return Prompt.of(
-            f"<passage>\n{escape(text, ('passage',))}\n</passage>\n\nQuestion: {question}\n\n"
-            "Copy from the passage, word for word, every sentence that helps to answer the question, one on a line. "
-            f"Change nothing and add nothing. If there is none, write {_NONE}."
-        )
+    ask = (
+        "Copy from the passage, word for word, every sentence that helps to answer the question, one on a line. "
+        f"Change nothing and add nothing. If there is none, write {_NONE}."
+    )
 
     def extract(question: str, texts: Sequence[str]) -> list[list[str]]:
         found = []
-        for outcome in llm.complete_many([prompt(question, text) for text in texts], max_tokens=max_tokens):
+        for outcome in llm.complete_many(_prompts(question, texts, ask), max_tokens=max_tokens):
             if isinstance(outcome, CallFailed):
                 raise outcome
             found.append(list(_lines(unescape(outcome.text))))
         return found
 
     return extract
+
+
+def _prompts(question: str, texts: Sequence[str], ask: str) -> list[Prompt]:
+    passages = [f"<passage>\n{escape(text, ('passage',))}\n</passage>" for text in texts]
+    return [Prompt.of(f"{passage}\n\nQuestion: {question}\n\n{ask}") for passage in passages]
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -171,15 +166,8 @@ def _selection(
 
 def _find(quote: str, text: str, spans: Sequence[CharSpan]) -> CharSpan | None:
     """The range of ``quote`` in ``text``, between word boundaries; a short quote must be a whole sentence."""
-    words = quote.split()
-    if not words:
-        return None
-    pattern = r"\s+".join(map(regex.escape, words))
-    if regex.match(_WORD, words[0], regex.V1):
-        pattern = rf"(?<!{_WORD})" + pattern
-    if regex.search(rf"{_WORD}\Z", words[-1], regex.V1):
-        pattern += rf"(?!{_WORD})"
-    match = regex.search(pattern, text, regex.V1)
+    pattern = r"\s+".join(map(regex.escape, quote.split()))
+    match = regex.search(f"(?!{_INSIDE_WORD}){pattern}(?!{_INSIDE_WORD})", text, regex.V1) if pattern else None
     if match and sum(map(str.isalnum, quote)) < _MIN_QUOTE_CHARACTERS:
         return match.span() if match[0] in {text[start:end].strip() for start, end in spans} else None
     return match.span() if match else None
@@ -188,24 +176,18 @@ def _find(quote: str, text: str, spans: Sequence[CharSpan]) -> CharSpan | None:
 def _with_neighbours(chosen: set[int], texts: Sequence[str]) -> set[int]:
     """``chosen`` sentence numbers, with the sentences that they refer to and those that limit them."""
     found = set(chosen)
-    for i in sorted(chosen):
-        while i + 1 < len(texts) and _opens(texts[i + 1], ("condition", "exception")):
-            i += 1
+    for i in range(1, len(texts)):
+        if i - 1 in found and _openers("condition", "exception").match(normal(texts[i])):
             found.add(i)
-    for i in sorted(found, reverse=True):
-        while i > 0 and _opens(texts[i], ("pronoun", "condition", "exception")):
-            i -= 1
-            found.add(i)
+    for i in reversed(range(1, len(texts))):
+        if i in found and _openers("pronoun", "condition", "exception").match(normal(texts[i])):
+            found.add(i - 1)
     return found
 
 
-def _opens(sentence: str, kinds: tuple[str, ...]) -> bool:
-    """Whether a sentence begins in one of these ways, in any language of ``data/openers.yaml``."""
-    return _openers(kinds).match(normal(sentence)) is not None
-
-
 @functools.cache
-def _openers(kinds: tuple[str, ...]) -> re.Pattern[str]:
+def _openers(*kinds: str) -> re.Pattern[str]:
+    """How a sentence begins in one of these ways, in any language of ``data/openers.yaml``."""
     languages = yaml.safe_load((settings.DATA / "openers.yaml").read_text(encoding="utf-8"))
     alternatives = [
         f"(?:{normal(known[kind])})" + ("" if language == "zh" else r"(?!\w)")

@@ -2,8 +2,9 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from typing import Any, Literal, get_args
 
 from rag_lab import settings
@@ -17,17 +18,6 @@ from rag_lab.types import CharSpan, Chunk, Document
 
 PromptStyle = Literal["plain", "prefill", "example"]
 
-# Anthropic, "Introducing Contextual Retrieval" (2024-09-19): the text before and after the document, and before and
-# after the chunk. They are concatenated, not filled into a template: braces and tags in the texts stay as they are.
-CONTEXT_PROMPT = (
-    ("<document>\n", "\n</document>"),
-    (
-        "\n\nHere is the chunk we want to situate within the whole document\n<chunk>\n",
-        "\n</chunk>\nPlease give a short succinct context to situate this chunk within the overall document for the "
-        "purposes of improving search retrieval of the chunk. Answer only with the succinct context and nothing "
-        "else.",
-    ),
-)
 PREFILL = "This chunk is about"
 _EXAMPLE = (
     "The Halvorsen Library opened in 1954. It lends books and maps. Its reading room seats 80 people. Members pay "
@@ -56,8 +46,7 @@ def add_heading_context(document: Document, chunks: Sequence[Chunk]) -> list[Chu
         path = dict.fromkeys(filter(None, (document.title, *chunk.section_path)))
         above = " > ".join(name for name in path if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", chunk.text))
         holds_opening = (chunk.start <= start and end <= chunk.end) or (start <= chunk.start and chunk.end <= end)
-        context = "\n".join(part for part in (above, "" if holds_opening else opening) if part)
-        found.append(replace(chunk, context=context))
+        found.append(replace(chunk, context="\n".join(filter(None, (above, "" if holds_opening else opening)))))
     return found
 
 
@@ -109,15 +98,13 @@ def generate_contexts(
         by_document[chunk.doc_id].append(chunk)
     groups = [_prompts(document, by_document[document.id], llm, style, max_tokens) for document in documents]
     if as_batch:
-        flat = [prompt for group in groups for prompt in group]
-        contexts = _completed(llm, batches.complete_batch(llm, flat, max_tokens))
+        contexts = _completed(llm, batches.complete_batch(llm, list(chain(*groups)), max_tokens))
     elif llm.paid:
-        contexts = _completed(llm, [o for group in llm.complete_groups(groups, max_tokens) for o in group])
+        contexts = _completed(llm, list(chain(*llm.complete_groups(groups, max_tokens))))
     else:
         contexts = _stored(llm, groups, max_tokens)
     empty = 0
-    ordered = [chunk for document in documents for chunk in by_document[document.id]]
-    for chunk, (context, usage) in zip(ordered, contexts, strict=True):
+    for chunk, (context, usage) in zip(chain(*by_document.values()), contexts, strict=True):
         empty += not context
         yield replace(chunk, context=context), usage
     if empty:
@@ -125,21 +112,19 @@ def generate_contexts(
 
 
 def _completed(llm: LanguageModel, outcomes: Sequence[Completion | CallFailed]) -> Iterator[tuple[str, Usage]]:
+    completions = [outcome for outcome in outcomes if isinstance(outcome, Completion)]
     if failed := [outcome for outcome in outcomes if isinstance(outcome, CallFailed)]:
         raise RuntimeError(
             f"{llm.name} wrote no context for {len(failed)} of {len(outcomes)} chunks. The first reason: {failed[0]} "
             "The others are recorded: run it again to request only these."
         ) from failed[0]
-    for outcome in outcomes:
-        if isinstance(outcome, Completion):
-            yield _whole_sentences(outcome), outcome.usage
+    yield from ((_whole_sentences(completion), completion.usage) for completion in completions)
 
 
 def _stored(llm: LanguageModel, groups: list[list[Prompt]], max_tokens: int) -> Iterator[tuple[str, Usage]]:
     """Contexts in the order of the prompts, from ``contexts.jsonl`` or written now. A group is one document's."""
     store = Store(settings.cache_folder() / "contexts.jsonl")
-    batched = [group[i : i + _BATCH_SIZE] for group in groups for i in range(0, len(group), _BATCH_SIZE)]
-    for batch in batched:
+    for batch in (group[i : i + _BATCH_SIZE] for group in groups for i in range(0, len(group), _BATCH_SIZE)):
         keys = [content_key(llm.identity, llm.dtype, asdict(prompt), max_tokens) for prompt in batch]
         missing = {key: prompt for key, prompt in zip(keys, batch, strict=True) if store.get(key) is None}
         for key, outcome in zip(missing, llm.complete_many(list(missing.values()), max_tokens), strict=True):
@@ -156,17 +141,21 @@ def context_prompt(document_text: str, chunk_text: str, style: PromptStyle = "pl
         raise ValueError(f"style is {style!r}; it must be one of {', '.join(get_args(PromptStyle))}.")
     turns = [_request(document_text, chunk_text)]
     if style == "example":
-        example_document, example_chunk, example_context = _EXAMPLE
-        turns = [_request(example_document, example_chunk), Turn("assistant", (Block(example_context),)), *turns]
-    if style == "prefill":
+        document, chunk, context = _EXAMPLE
+        turns = [_request(document, chunk), Turn("assistant", (Block(context),)), *turns]
+    elif style == "prefill":
         turns.append(Turn("assistant", (Block(PREFILL),)))
     return Prompt(tuple(turns))
 
 
-def _request(document_text: str, chunk_text: str) -> Turn:
-    (before_document, after_document), (before_chunk, after_chunk) = CONTEXT_PROMPT
-    document = Block(before_document + document_text + after_document, cache="5m")
-    return Turn("user", (document, Block(before_chunk + chunk_text + after_chunk)))
+def _request(document: str, chunk: str) -> Turn:
+    # The words of Anthropic, "Introducing Contextual Retrieval" (2024-09-19).
+    ask = (
+        f"\n\nHere is the chunk we want to situate within the whole document\n<chunk>\n{chunk}\n</chunk>\n"
+        "Please give a short succinct context to situate this chunk within the overall document for the purposes of "
+        "improving search retrieval of the chunk. Answer only with the succinct context and nothing else."
+    )
+    return Turn("user", (Block(f"<document>\n{document}\n</document>", cache="5m"), Block(ask)))
 
 
 def _prompts(
@@ -177,11 +166,11 @@ def _prompts(
     if chunks and not llm.paid:  # counting would be a call for each prompt
         longest = max((chunk.text for chunk in chunks), key=llm.count_tokens)
         parts = _parts_that_fit(document, longest, llm, style, max_tokens)
-    prompts = []
-    for chunk in chunks:
-        start, end = max(part for part in parts if part[0] <= chunk.start)
-        prompts.append(context_prompt(document.text[start:end], chunk.text, style))
-    return prompts
+    part_of = [max(part for part in parts if part[0] <= chunk.start) for chunk in chunks]
+    return [
+        context_prompt(document.text[start:end], chunk.text, style)
+        for chunk, (start, end) in zip(chunks, part_of, strict=True)
+    ]
 
 
 def _parts_that_fit(
@@ -198,7 +187,18 @@ def _parts_that_fit(
             f"{document.id}: its longest chunk has {llm.count_tokens(longest)} tokens, so {llm.name}'s window of "
             f"{llm.window} has no room for any of the document: use smaller chunks."
         )
-    parts = _halve(text, 0, len(text), fits)
+
+    def split(start: int, end: int) -> list[CharSpan]:
+        """The range, halved until each part fits, after the last paragraph, line or word of its second quarter."""
+        if fits(start, end):
+            return [(start, end)]
+        middle = (start + end) // 2
+        marks = [mark for mark in ("\n\n", "\n", " ") if mark in text[(3 * start + end) // 4 : middle]]
+        if marks:
+            middle = text.rindex(marks[0], start, middle) + len(marks[0])
+        return split(start, middle) + split(middle, end)
+
+    parts = split(0, len(text))
     if len(parts) > 1:
         warnings.warn(
             f"{document.id} has {llm.count_tokens(text)} tokens, too many for {llm.name}'s window of {llm.window}: "
@@ -208,19 +208,6 @@ def _parts_that_fit(
     return parts
 
 
-def _halve(text: str, start: int, end: int, fits: Callable[[int, int], bool]) -> list[CharSpan]:
-    """The range, halved until each part fits; the second quarter's last paragraph, line or word end is the cut."""
-    if fits(start, end):
-        return [(start, end)]
-    middle = (start + end) // 2
-    for mark in ("\n\n", "\n", " "):
-        at = text.rfind(mark, (3 * start + end) // 4, middle)
-        if at >= 0:
-            middle = at + len(mark)
-            break
-    return _halve(text, start, middle, fits) + _halve(text, middle, end, fits)
-
-
 def _whole_sentences(completion: Completion) -> str:
     """The text up to the first tag of the prompt (small models repeat it), without a last sentence that was cut off.
 
@@ -228,10 +215,8 @@ def _whole_sentences(completion: Completion) -> str:
     """
     text = _PROMPT_TAG.split(completion.text)[0].strip()
     followed = text + " Next"  # if the last sentence is whole, another one starts here
-    spans = list(sentences(followed, 0, len(followed)))
-    if completion.stop_reason != "max_tokens" or len(spans) < 2:
-        return text
-    return text[: spans[-2][1]].rstrip()
+    *whole, _ = sentences(followed, 0, len(followed))
+    return text[: whole[-1][1]].rstrip() if whole and completion.stop_reason == "max_tokens" else text
 
 
 def _check_chunks(document: Document, chunks: Sequence[Chunk]) -> None:
@@ -244,8 +229,7 @@ def _opening_sentence(text: str) -> CharSpan:
     """The range of the first sentence outside headings, without white space around it; (0, 0) if there is none."""
     marks = headings(text)
     for start, end in sentences(text, 0, len(text)):
-        sentence = text[start:end].strip()
-        if sentence and not any(mark.start <= start < mark.end for mark in marks):
+        if (sentence := text[start:end].strip()) and not any(mark.start <= start < mark.end for mark in marks):
             start = text.index(sentence, start)
             return start, start + len(sentence)
     return 0, 0
