@@ -98,9 +98,7 @@ class ScoringModel(LanguageModel, Protocol):
 class PaidModel(LanguageModel, Protocol):
     """A language model whose calls cost money: ``ClaudeLLM``."""
 
-    def estimate(
-        self, prompts: Sequence[Prompt], max_tokens: int = 256, temperature: float = 0.0, schema: Schema = None
-    ) -> "Estimate":
+    def estimate(self, prompts: Sequence[Prompt], max_tokens: int = 256, **sampling: Unpack[Sampling]) -> "Estimate":
         """What the calls would cost if every answer took ``max_tokens``."""
 
 
