@@ -66,67 +66,48 @@ def show_answer(
         for sentence, found in numbers
         for number in found
     ]
-    uncited = [(sentence.end, sentence.end, "no source") for sentence in report.uncited if not sentence.invalid_ids]
+    warnings += [(sentence.end, sentence.end, "no source") for sentence in report.uncited if not sentence.invalid_ids]
     content = repr((answer, [(source.id, source.text) for source in report.sources]))
     page = "rag-lab-" + hashlib.sha256(content.encode()).hexdigest()[:8]
     highlights = {id_: [check.span for check in quotes if check.source_id == id_ and check.span] for id_ in known}
 
-    def html_marker(citation: Citation) -> str:
-        return "".join(
-            _html_link(page, known[id_], highlights[id_])
-            if id_ in known
-            else _html_warning(f"[{id_}]", "no such source")
-            for id_ in citation.ids
-        )
+    def annotated(write: Callable[[str], str], link: Callable[[str], str], warn: Callable[[str, str], str]) -> str:
+        """The answer by ``write``, but known ids by ``link``, and unknown ids and ``warnings`` by ``warn``."""
 
-    def plain_marker(citation: Citation) -> str:
-        return "".join(
-            f"[{id_}]" if id_ in known else _plain_warning(f"[{id_}]", "no such source") for id_ in citation.ids
-        )
+        def marker(citation: Citation) -> str:
+            return "".join(link(i) if i in known else warn(f"[{i}]", "no such source") for i in citation.ids)
+
+        places = [(c.start, c.end, marker(c)) for c in report.citations]
+        quoted = set(find_citations(answer)) - set(report.citations)
+        places += [(c.start, c.end, write(f"{c.text} (no citation)")) for c in quoted]
+        places += [(start, end, warn(answer[start:end], why)) for start, end, why in warnings]
+        return _replaced(answer, places, write)
 
     notes = _notes(report, quotes)
-    body = _annotated(answer, report.citations, [*warnings, *uncited], escape, html_marker, _html_warning)
+    body = annotated(
+        escape,
+        lambda id_: _html_link(page, known[id_], highlights[id_]),
+        lambda text, why: f'<span class="warning">{escape(text)} ⚠ {why}</span>',
+    )
     items = "".join(_html_source(page, source, highlights[source.id]) for source in report.sources)
     lines = "".join(f'<p dir="auto">{escape(note)}</p>' for note in notes)
     html = (
         f'<div class="rag-lab-answer tex2jax_ignore mathjax_ignore">{_STYLE}'
         f'<div class="answer" dir="auto">{body}</div><ul>{items}</ul>{lines}</div>'
     )
-    text = _annotated(answer, report.citations, [*warnings, *uncited], str, plain_marker, _plain_warning)
-    listed = [
-        f"[{source.id}] {_heading(source)}{f' <{source.uri}>' if source.uri else ''}" for source in report.sources
-    ]
+    text = annotated(str, "[{}]".format, "{} (! {})".format)
+    listed = [f"[{s.id}] {_heading(s)}{f' <{s.uri}>' if s.uri else ''}" for s in report.sources]
     return AnswerView(html, "\n".join([text, "", *listed, *notes]).translate(_CONTROLS))
 
 
-def _annotated(
-    answer: str,
-    citations: Sequence[Citation],
-    warnings: Sequence[tuple[int, int, str]],
-    write: Callable[[str], str],
-    write_marker: Callable[[Citation], str],
-    write_warning: Callable[[str, str], str],
-) -> str:
-    """The answer with its markers and its ranges with warnings formatted, everything else written by ``write``."""
-    places = [(c.start, c.end, write_marker(c)) for c in citations]
-    quoted = set(find_citations(answer)) - set(citations)
-    places += [(c.start, c.end, write(f"{c.text} (no citation)")) for c in quoted]
-    places += [(start, end, write_warning(answer[start:end], why)) for start, end, why in warnings]
+def _replaced(text: str, places: Iterable[tuple[int, int, str]], write: Callable[[str], str]) -> str:
+    """The text by ``write``, with each range replaced; a range that begins inside another is left out."""
     pieces, last = [], 0
     for start, end, written in sorted(places):
-        if start < last:  # a number inside a quoted marker
-            continue
-        pieces += [write(answer[last:start]), written]
-        last = end
-    return "".join([*pieces, write(answer[last:])])
-
-
-def _html_warning(text: str, why: str) -> str:
-    return f'<span class="warning">{escape(text)} ⚠ {escape(why)}</span>'
-
-
-def _plain_warning(text: str, why: str) -> str:
-    return f"{text} (! {why})"
+        if start >= last:
+            pieces += [write(text[last:start]), written]
+            last = end
+    return "".join([*pieces, write(text[last:])])
 
 
 def _html_link(page: str, source: Source, spans: Sequence[CharSpan]) -> str:
@@ -139,13 +120,9 @@ def _html_link(page: str, source: Source, spans: Sequence[CharSpan]) -> str:
 
 
 def _html_source(page: str, source: Source, spans: Sequence[CharSpan]) -> str:
-    # Any other scheme (javascript:, data:) is shown and not linked.
-    web = source.uri.lower().startswith(("https://", "http://"))
-    uri = (
-        f'<a href="{escape(source.uri)}" rel="noreferrer noopener">{escape(source.uri)}</a>'
-        if web
-        else escape(source.uri)
-    )
+    uri = escape(source.uri)
+    if source.uri.lower().startswith(("https://", "http://")):  # any other (javascript:, data:) is shown, not linked
+        uri = f'<a href="{uri}" rel="noreferrer noopener">{uri}</a>'
     return (
         f'<li id="{escape(f"{page}-{source.id}")}" dir="auto">[{escape(source.id)}] {escape(_heading(source))} {uri}'
         f'<details><summary>passage</summary><div class="passage" dir="auto">{_highlighted(source.text, spans)}</div>'

@@ -67,15 +67,15 @@ class QuoteCheck:
 def check_quotes(quotes: Sequence[tuple[str, str]], sources: Sequence[Source]) -> list[QuoteCheck]:
     """Check each (source id, quote) against that source alone; a quote stitched from two sources is not found."""
     texts = {source.id: source.text for source in sources}
-    return [_check(source_id, quote, texts.get(source_id)) for source_id, quote in quotes]
-
-
-def _check(source_id: str, quote: str, text: str | None) -> QuoteCheck:
-    if text is None:
-        return QuoteCheck(source_id, quote, "no_such_source")
-    if span := ground_quote(quote, text):
-        return QuoteCheck(source_id, quote, "found", span)
-    return QuoteCheck(source_id, quote, "too_short" if too_short(quote) else "not_found")
+    checks = []
+    for source_id, quote in quotes:
+        if source_id not in texts:
+            checks.append(QuoteCheck(source_id, quote, "no_such_source"))
+        elif span := ground_quote(quote, texts[source_id]):
+            checks.append(QuoteCheck(source_id, quote, "found", span))
+        else:
+            checks.append(QuoteCheck(source_id, quote, "too_short" if too_short(quote) else "not_found"))
+    return checks
 
 
 def too_short(quote: str) -> bool:

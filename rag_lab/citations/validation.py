@@ -1,5 +1,6 @@
 """Which sources an answer cites, sentence by sentence, for a complete answer and for one that is being written."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -84,7 +85,6 @@ class CitationStream:
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        _by_id(sources)
         self._sources = sources
         self._scanner = MarkerScanner()
         self._deltas: list[str] = []
@@ -118,15 +118,19 @@ def build_report(
     answer: str, citations: Sequence[Citation], fences: Sequence[CharSpan], sources: Sequence[Source]
 ) -> CitationReport:
     """The report on an answer with known markers (``citations``) and ranges of fenced code, both in order."""
-    known = _by_id(sources)
+    known = {source.id: source for source in sources}
+    if len(known) < len(sources):
+        raise ValueError(f"{len(sources)} sources share {len(known)} ids: give each its own (assign_sources).")
     blank = blanked(answer, [(citation.start, citation.end) for citation in citations])
     prose = blanked(blank, fences)
     stripped = [strip_span(prose, *span) for span in sentences(prose, 0, len(prose))]
     spans = [span for span in stripped if _needs_citation(blank[slice(*span)])]
+    cited_in: list[list[Citation]] = [[] for _ in spans]
+    for citation in citations if spans else ():
+        cited_in[_sentence_of(citation, spans, answer)].append(citation)
     found = []
-    for (start, end), own in zip(spans, _citations_by_sentence(answer, citations, spans), strict=True):
-        end = max([end, *(citation.end for citation in own)])
-        start = min([start, *(citation.start for citation in own)])
+    for (start, end), own in zip(spans, cited_in, strict=True):
+        start, end = min([start, *(c.start for c in own)]), max([end, *(c.end for c in own)])
         ids = dict.fromkeys(id_ for citation in own for id_ in citation.ids)
         valid = tuple(id_ for id_ in ids if id_ in known)
         invalid = tuple(id_ for id_ in ids if id_ not in known)
@@ -141,13 +145,6 @@ def build_report(
         tuple(found),
         tuple(citations),
     )
-
-
-def _by_id(sources: Sequence[Source]) -> dict[str, Source]:
-    known = {source.id: source for source in sources}
-    if len(known) < len(sources):
-        raise ValueError(f"{len(sources)} sources share {len(known)} ids: give each its own (assign_sources).")
-    return known
 
 
 def blanked(text: str, spans: Sequence[CharSpan]) -> str:
@@ -165,24 +162,15 @@ def _needs_citation(sentence: str) -> bool:
     return has_word and not sentence.startswith(("#", REFUSAL, MISSING)) and not sentence.endswith((":", "："))
 
 
-def _citations_by_sentence(
-    answer: str, citations: Sequence[Citation], spans: Sequence[CharSpan]
-) -> list[list[Citation]]:
-    """The citations of each sentence, in one pass, since both are in order."""
-    found: list[list[Citation]] = [[] for _ in spans]
-    following = 0  # the first sentence that ends after the citation begins
-    for citation in citations if spans else ():
-        while following < len(spans) and spans[following][1] <= citation.start:
-            following += 1
-        between = following == len(spans) or spans[following][0] > citation.start
-        belongs_before = following and between and not _opens_line(answer, citation, spans, following)
-        found[following - 1 if belongs_before else following].append(citation)
-    return found
+def _sentence_of(citation: Citation, spans: Sequence[CharSpan], answer: str) -> int:
+    """The number of the citation's sentence: the one it is in, or the one before it.
 
-
-def _opens_line(answer: str, citation: Citation, spans: Sequence[CharSpan], following: int) -> bool:
-    """Whether a citation after sentence ``following - 1`` begins the line of the next: "…\\n[S1] Dogs may come."."""
+    It is the one after if the citation begins its line ("…\\n[S1] Dogs may come."), or if there is none before.
+    """
+    following = bisect_right(spans, citation.start, key=lambda span: span[1])
     if following == len(spans):
-        return False
-    new_line = "\n" in answer[spans[following - 1][1] : citation.start]
-    return new_line and "\n" not in answer[citation.end : spans[following][0]]
+        return following - 1
+    if following == 0 or spans[following][0] <= citation.start:
+        return following
+    begins_line = "\n" in answer[spans[following - 1][1] : citation.start]
+    return following if begins_line and "\n" not in answer[citation.end : spans[following][0]] else following - 1
