@@ -26,8 +26,8 @@ def document_blocks(sources: Sequence[Source]) -> list[dict[str, Any]]:
             "source": {"type": "text", "media_type": "text/plain", "data": source.text},
             "citations": {"enabled": True},
         }
-        context = "\n".join(filter(None, [" > ".join(source.section_path), source.uri]))
-        block |= {name: value for name, value in (("title", source.title), ("context", context)) if value}
+        context = "\n".join(filter(None, [" > ".join(source.chunk.section_path), source.chunk.uri]))
+        block |= {name: value for name, value in (("title", source.chunk.title), ("context", context)) if value}
         blocks.append(block)
     return blocks
 

@@ -96,7 +96,7 @@ def show_answer(
         f'<div class="answer" dir="auto">{body}</div><ul>{items}</ul>{lines}</div>'
     )
     text = annotated(str, "[{}]".format, "{} (! {})".format)
-    listed = [f"[{s.id}] {_heading(s)}{f' <{s.uri}>' if s.uri else ''}" for s in report.sources]
+    listed = [f"[{s.id}] {_heading(s)}{f' <{s.chunk.uri}>' if s.chunk.uri else ''}" for s in report.sources]
     return AnswerView(html, "\n".join([text, "", *listed, *notes]).translate(_CONTROLS))
 
 
@@ -120,8 +120,8 @@ def _html_link(page: str, source: Source, spans: Sequence[CharSpan]) -> str:
 
 
 def _html_source(page: str, source: Source, spans: Sequence[CharSpan]) -> str:
-    uri = escape(source.uri)
-    if source.uri.lower().startswith(("https://", "http://")):  # any other (javascript:, data:) is shown, not linked
+    uri = escape(source.chunk.uri)
+    if uri.lower().startswith(("https://", "http://")):  # any other (javascript:, data:) is shown, not linked
         uri = f'<a href="{uri}" rel="noreferrer noopener">{uri}</a>'
     return (
         f'<li id="{escape(f"{page}-{source.id}")}" dir="auto">[{escape(source.id)}] {escape(_heading(source))} {uri}'
@@ -131,7 +131,7 @@ def _html_source(page: str, source: Source, spans: Sequence[CharSpan]) -> str:
 
 
 def _heading(source: Source) -> str:
-    path = [normalize("NFC", part) for part in (source.title, *source.section_path)]
+    path = [normalize("NFC", part) for part in (source.chunk.title, *source.chunk.section_path)]
     return " › ".join(path[1:] if path[:1] == path[1:2] else path)  # a title is often the first heading too
 
 

@@ -68,7 +68,10 @@ def check_numbers(report: CitationReport) -> list[tuple[CitedSentence, list[Numb
 
     Offsets of the numbers count from the sentence's ``start``. Sentences without citations are not checked.
     """
-    texts = {source.id: "\n".join([source.title, *source.section_path, source.text]) for source in report.sources}
+    texts = {
+        source.id: "\n".join([source.chunk.title, *source.chunk.section_path, source.text])
+        for source in report.sources
+    }
     checked = [
         (sentence, unsupported_numbers(sentence.claim, "\n\n".join(texts[id_] for id_ in sentence.ids)))
         for sentence in report.sentences

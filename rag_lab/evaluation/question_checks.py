@@ -97,7 +97,9 @@ class FoundAnswer(BaseModel):
 
 def check_prompt(question: str, passages: Sequence[Chunk]) -> Prompt:
     """The prompt of ``model_check``."""
-    sources = [{"id": source.id, "title": source.title, "text": source.text} for source in assign_sources(passages)]
+    sources = [
+        {"id": source.id, "title": source.chunk.title, "text": source.text} for source in assign_sources(passages)
+    ]
     request = json.dumps({"question": question, "passages": sources}, ensure_ascii=False)
     return Prompt.of(request, system=prompts()["check"])
 

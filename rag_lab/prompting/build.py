@@ -100,14 +100,7 @@ def fit_prompt(
     turns = _from_user(history)
     while turns and count_prompt_tokens(prompt((), turns)) > bare + (budget_tokens - bare) // 2:
         turns = _from_user(turns[1:])
-    selection = select(
-        chunks, budget_tokens, lambda passages: prompt(passages, turns), count_prompt_tokens, documents
-    )
-    sources = assign_sources(order(selection.chunks), findings)
-    return FittedPrompt(
-        build_prompt(question, sources, turns, template, query_aware),
-        selection.tokens_after,
-        tuple(sources),
-        selection.dropped,
-        turns,
-    )
+    selection = select(chunks, budget_tokens, lambda kept: prompt(kept, turns), count_prompt_tokens, documents)
+    sources = tuple(assign_sources(order(selection.chunks), findings))
+    finished = build_prompt(question, sources, turns, template, query_aware)
+    return FittedPrompt(finished, selection.tokens_after, sources, selection.dropped, turns)

@@ -94,14 +94,14 @@ def parse_mode(value: str | bool) -> Mode:
 
 
 def _without(chunk: Chunk, findings: Sequence[Finding]) -> list[Chunk]:
-    cut = [finding for finding in findings if overlaps(finding, chunk)]
-    if not cut:
+    cuts = sorted((f.start - chunk.start, f.end - chunk.start) for f in findings if overlaps(f, chunk))
+    if not cuts:
         return [chunk]
     kept, last = [], 0
-    for finding in sorted(cut, key=lambda finding: finding.start):
-        kept.append((last, max(last, finding.start - chunk.start)))
-        last = max(last, finding.end - chunk.start)
-    return [piece for span in [*kept, (last, len(chunk.text))] for piece in slice_chunk(chunk, [span])]
+    for start, end in [*cuts, (len(chunk.text), 0)]:
+        kept.append((last, max(last, start)))
+        last = max(last, end)
+    return [piece for span in kept for piece in slice_chunk(chunk, [span])]
 
 
 def overlaps(finding: Finding, chunk: Chunk) -> bool:

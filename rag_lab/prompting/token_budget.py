@@ -33,11 +33,6 @@ class Selection:
     tokens_after: int = 0
     unverified_quotes: tuple[str, ...] = ()
 
-    @property
-    def tokens_saved(self) -> int:
-        """``tokens_before`` minus ``tokens_after``."""
-        return self.tokens_before - self.tokens_after
-
 
 def context_budget(window: int, system: int, history: int, question: int, max_output: int, template: int = 0) -> int:
     """Tokens left for sources: window - system - history - question - max_output - template.
@@ -67,11 +62,10 @@ def fit_to_budget(
     ``count_tokens`` counts the rendered sources with the tokenizer of the model that will read them.
     """
     template = load_template()
-
-    def render(kept: Sequence[Chunk]) -> str:
-        return render_sources(assign_sources(kept), template)
-
-    return list(select(chunks, budget_tokens, render, count_tokens, documents).chunks)
+    selection = select(
+        chunks, budget_tokens, lambda kept: render_sources(assign_sources(kept), template), count_tokens, documents
+    )
+    return list(selection.chunks)
 
 
 def select(
@@ -90,38 +84,29 @@ def select(
     """
     documents = tuple(documents)
 
-    def count(taken: Sequence[int]) -> tuple[list[Chunk], int]:
-        passages = _merged(chunks, taken, documents)
+    def count(taken: Sequence[Chunk]) -> tuple[list[Chunk], int]:
+        passages = sorted(merge_adjacent(taken, documents), key=lambda passage: _rank(passage, taken))
         return passages, count_tokens(render(passages))
 
-    everything = range(len(chunks))
-    passages, before = count(everything)
+    passages, before = count(chunks)
     if before <= budget_tokens:
         return Selection(tuple(passages), (), before, before)
     passages, after = count(())
     if after > budget_tokens:
         raise ValueError(f"The budget is {budget_tokens} tokens, but {after} are used without any source; raise it.")
-    taken: list[int] = []
+    taken: list[Chunk] = []
     dropped = []
-    for i in everything:
-        candidate, tokens = count([*taken, i])
+    for chunk in chunks:
+        candidate, tokens = count([*taken, chunk])
         if tokens <= budget_tokens:
-            taken.append(i)
+            taken.append(chunk)
             passages, after = candidate, tokens
         else:
-            dropped.append(Dropped(chunks[i], "budget", f"with it {tokens} tokens, of {budget_tokens}"))
+            dropped.append(Dropped(chunk, "budget", f"with it {tokens} tokens, of {budget_tokens}"))
     return Selection(tuple(passages), tuple(dropped), before, after)
 
 
-def _merged(chunks: Sequence[Chunk], taken: Iterable[int], documents: Sequence[Document]) -> list[Chunk]:
-    """The chosen chunks, merged; a passage has the rank of its first chunk in the ranking."""
-    chosen = [chunks[i] for i in taken]
-
-    def place(passage: Chunk) -> int:
-        return next(
-            rank
-            for rank, chunk in enumerate(chosen)
-            if chunk.doc_id == passage.doc_id and passage.start <= chunk.start and chunk.end <= passage.end
-        )
-
-    return sorted(merge_adjacent(chosen, documents), key=place)
+def _rank(passage: Chunk, ranked: Sequence[Chunk]) -> int:
+    """The rank of the best chunk inside ``passage``."""
+    inside = (c.doc_id == passage.doc_id and passage.start <= c.start and c.end <= passage.end for c in ranked)
+    return next(rank for rank, is_inside in enumerate(inside) if is_inside)

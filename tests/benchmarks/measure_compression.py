@@ -113,7 +113,7 @@ def measure(
     asked = [(case, selection.chunks) for case, selection in pairs if case.question.id in whole]
     likelihoods = answer_likelihoods(llm, asked)
     measures = {
-        "tokens saved, share": [s.tokens_saved / s.tokens_before for s in selections],
+        "tokens saved, share": [(s.tokens_before - s.tokens_after) / s.tokens_before for s in selections],
         "gold kept": [span_recall(s.chunks, case.question.gold) / case.held for case, s in pairs],
         "refused, a question": [len(s.unverified_quotes) for s in selections],
         "answer": [value - whole[case.question.id] for (case, _), value in zip(asked, likelihoods, strict=True)],

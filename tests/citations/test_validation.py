@@ -27,8 +27,9 @@ def test_a_report_names_sources_ids_and_sentences() -> None:
     answer = "Dogs are allowed [S2][s9]. Cats are not. Dogs must be calm [S2, S1]."
     report = validate_citations(answer, given)
     assert report.sources == (given[1], given[0])
-    assert (given[1].id, given[1].title, given[1].section_path) == ("S2", "Pets", ("Office", "Dogs"))
-    assert given[1].uri == "https://example.org"
+    chunk = given[1].chunk
+    assert (given[1].id, chunk.title, chunk.section_path) == ("S2", "Pets", ("Office", "Dogs"))
+    assert chunk.uri == "https://example.org"
     assert report.invalid_ids == ("S9",)
     assert report.cited_ids == ("S2", "S9", "S1")
     assert [answer[s.start : s.end] for s in report.uncited] == ["Cats are not."]

@@ -53,7 +53,7 @@ def test_the_filter_drops_what_is_under_the_threshold_and_keeps_the_order() -> N
     assert [(drop.chunk.doc_id, drop.step, drop.reason) for drop in selection.dropped] == [
         ("b", "filter", "score 0.200 under 0.5")
     ]
-    assert (selection.tokens_before, selection.tokens_after, selection.tokens_saved) == (13, 8, 5)
+    assert (selection.tokens_before, selection.tokens_after) == (13, 8)
 
 
 def test_a_model_that_judges_says_so_as_json() -> None:
