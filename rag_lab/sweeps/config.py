@@ -31,6 +31,7 @@ from pydantic_core import ErrorDetails
 from rag_lab import datasets, settings
 from rag_lab.chunking import CHUNKERS, chunk_chars
 from rag_lab.documents import load_folder
+from rag_lab.llm import pricing
 from rag_lab.llm.load import is_paid
 from rag_lab.models import hub
 from rag_lab.prompting.build import Message
@@ -81,6 +82,22 @@ _ListFirst = BeforeValidator(lambda value: [value] if isinstance(value, str) els
 _MapFirst = BeforeValidator(lambda value: {"path": value} if isinstance(value, str) else value)
 
 
+@contextlib.contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Put ``what`` (a file, a key) before the message of any error inside, in one sentence."""
+    try:
+        yield
+    except ValidationError as error:
+        raise ValueError(f"{what}: {_problem(error.errors()[0])}.") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{what}: it is not UTF-8 (byte {error.start}); save it as UTF-8.") from error
+    except RecursionError as error:
+        raise ValueError(f"{what}: it is nested too deeply, or a map contains itself by an alias.") from error
+    except (ValueError, OSError) as error:
+        kind = FileNotFoundError if isinstance(error, FileNotFoundError) else ValueError
+        raise kind(f"{what}: {error}") from error
+
+
 class SweepConfig(BaseModel):
     """The settings of one run. In files and rows each field has its dotted key, such as ``llm.model``.
 
@@ -117,11 +134,10 @@ class SweepConfig(BaseModel):
 
     @model_validator(mode="after")
     def _overlap_fits(self) -> Self:
-        try:  # the rules are the same for every strategy
-            chunk_chars(Document("", ""), self.chunking_chunk_size, self.chunking_overlap)
-        except ValueError as error:
-            keys = f"chunking.chunk_size and chunking.overlap under {self.chunking_strategy}"
-            raise ValueError(f"{keys}: {error}") from error
+        with _naming(f"chunking.chunk_size and chunking.overlap under {self.chunking_strategy}"):
+            chunk_chars(
+                Document("", ""), self.chunking_chunk_size, self.chunking_overlap
+            )  # the rules of all strategies
         return self
 
     def settings(self) -> dict[str, Any]:
@@ -242,22 +258,6 @@ def parse_sweep(text: str, name: str = "sweep", folder: Path | None = None) -> S
         )
 
 
-@contextlib.contextmanager
-def _naming(what: str) -> Iterator[None]:
-    """Put ``what`` (a file, a key) before the message of any error inside, in one sentence."""
-    try:
-        yield
-    except ValidationError as error:
-        raise ValueError(f"{what}: {_problem(error.errors()[0])}.") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{what}: it is not UTF-8 (byte {error.start}); save it as UTF-8.") from error
-    except RecursionError as error:
-        raise ValueError(f"{what}: it is nested too deeply, or a map contains itself by an alias.") from error
-    except (ValueError, OSError) as error:
-        kind = FileNotFoundError if isinstance(error, FileNotFoundError) else ValueError
-        raise kind(f"{what}: {error}") from error
-
-
 def _problem(error: ErrorDetails) -> str:
     key = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
@@ -349,8 +349,6 @@ def _check_together(configurations: Sequence[SweepConfig]) -> None:
 @functools.cache
 def _find_model(key: str, name: str) -> None:
     if is_paid(name):
-        from rag_lab.llm import pricing
-
         pricing.price(name)  # raises ValueError for a model without a price
     elif name not in MODELS[key]:
         kinds: dict[str, hub.ModelKind] = {"embedding.model": "encoder", "retrieval.rerank": "classifier"}

@@ -176,11 +176,11 @@ def _vectors(documents: Sequence[Document], config: SweepConfig, chunks: list[Ch
         [document.text for document in documents] if config.embedding_late else "",
         [[c.doc_id, c.start, c.end] if config.embedding_late else c.contextual_text for c in chunks],
     )
-    return cached_array("sweeps/vectors", key, lambda: _embedded(documents, config, chunks))
 
+    def embed() -> Vectors:
+        encoder = load_encoder(config.embedding_model)
+        if config.embedding_late:
+            return encoder.encode_late_corpus(documents, chunks)
+        return encoder.encode_batched([chunk.contextual_text for chunk in chunks])
 
-def _embedded(documents: Sequence[Document], config: SweepConfig, chunks: list[Chunk]) -> Vectors:
-    encoder = load_encoder(config.embedding_model)
-    if config.embedding_late:
-        return encoder.encode_late_corpus(documents, chunks)
-    return encoder.encode_batched([chunk.contextual_text for chunk in chunks])
+    return cached_array("sweeps/vectors", key, embed)

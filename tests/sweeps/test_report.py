@@ -120,11 +120,10 @@ def test_another_seed_draws_other_halves() -> None:
     assert len({analysis.best_on_heldout(rows, seed).reported.value for seed in range(5)}) > 1
 
 
-def test_too_few_questions_for_two_halves() -> None:
+@pytest.mark.parametrize("outcomes", ["+", "EEEE"])
+def test_too_few_questions_for_two_halves(outcomes: str) -> None:
     with pytest.raises(ValueError, match="too few scored questions"):
-        analysis.best_on_heldout([row(1, "+")])
-    with pytest.raises(ValueError, match="too few scored questions"):
-        analysis.best_on_heldout([row(1, "EEEE")])
+        analysis.best_on_heldout([row(1, outcomes)])
 
 
 def test_rows_of_different_sweeps_are_not_compared() -> None:
@@ -162,55 +161,43 @@ def test_the_page_holds_everything_and_loads_nothing(tmp_path: Path) -> None:
     assert "<tr class=same>" in text  # the best one is shaded
 
 
-def test_one_configuration_has_a_page_too(tmp_path: Path) -> None:
-    text = report.write_report([GRID[0]], tmp_path / "one.html").read_text("utf-8")
-    assert "What mattered" not in text
-    # All eight questions, four of them worth a point: nothing was chosen, so there are no halves.
-    assert "Run 1 is the only one, so nothing was chosen: it scores 0.500 [" in text
-    assert "(n = 8) on all questions" in text
-    assert "Shaded" not in text
+def runs(*outcomes: str, answerable: str = "") -> list[dict[str, Any]]:
+    """Rows with these outcomes; ``answerable``: the ids of the positives, if the letters do not say."""
+    rows = [row(n, letters, **{"retrieval.top_k": n}) for n, letters in enumerate(outcomes, 1)]
+    return [one | ({"answerable": answerable.split()} if answerable else {}) for one in rows]
+
+
+TOO_FEW = "too few scored questions for one half to choose"
+POSITIVES, NEGATIVES = "Every question has an answer", "No question has an answer"
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "said"),
+    ("rows", "said", "images"),
     [
-        ("+0", ["too few scored questions for one half to choose", "Every question has an answer"]),
-        ("r-", ["too few scored questions for one half to choose", "No question has an answer"]),
-        ("EE", ["too few scored questions for one half to choose", "2 answers failed"]),
+        # All eight questions, four of them worth a point: nothing was chosen, so there are no halves.
+        ([GRID[0]], ["Run 1 is the only one, so nothing was chosen: it scores 0.500 ["], 1),
+        ([GRID[0]], ["(n = 8) on all questions"], 1),
+        (runs("EE", answerable="q0"), ["it has no score", "2 answers failed"], 0),
+        (runs("+", "0"), [TOO_FEW, POSITIVES], 2),
+        (runs("r", "-"), [TOO_FEW, NEGATIVES], 2),
+        (runs("E", "E"), [TOO_FEW, NEGATIVES, "2 answers failed"], 0),
+        (runs("+E", "E0", answerable="q0 q1"), ["has no scored question on the other", POSITIVES, "2 answers"], 1),
+        (runs("+rr", "+rr"), ["Best on", "On the other", "Not told", "Only one question has an answer, and one"], 2),
+        (runs("++r", "++r"), ["Best on", "On the other", "Not told", "Only one question has no answer, and one"], 2),
     ],
 )
-def test_one_question_has_a_page_that_says_what_it_cannot_show(
-    outcomes: str, said: list[str], tmp_path: Path
+def test_few_questions_or_one_configuration_have_a_page_that_says_what_it_cannot_show(
+    rows: list[dict[str, Any]], said: list[str], images: int, tmp_path: Path
 ) -> None:
-    rows = [row(n, letter, **{"retrieval.top_k": n}) for n, letter in enumerate(outcomes, 1)]
-    for one in rows:
-        one["answerable"] = ["q0"] if outcomes == "+0" else []
     sentences = report.sentences(rows)
-    text = report.write_report(rows, tmp_path / "one.html").read_text("utf-8")
-    assert len(sentences) == (3 if outcomes == "EE" else 2)
-    for part in said:
-        assert sum(part in sentence for sentence in sentences) == 1
+    text = report.write_report(rows, tmp_path / "page.html").read_text("utf-8")
+    assert len(sentences) == len(said)
+    for part, sentence in zip(said, sentences, strict=True):
+        assert part in sentence
         assert part in text
-    assert ("<img" in text) == (outcomes != "EE")  # nothing to draw where nothing has a score
-
-
-def test_one_configuration_that_failed_has_a_page(tmp_path: Path) -> None:
-    text = report.write_report([row(1, "EE")], tmp_path / "one.html").read_text("utf-8")
-    assert "it has no score" in text
-    assert "<img" not in text
-
-
-def test_a_winner_without_a_score_on_the_other_half_has_a_page(tmp_path: Path) -> None:
-    rows = [row(1, "+E", **{"retrieval.top_k": 1}), row(2, "E0", **{"retrieval.top_k": 2})]
-    rows = [one | {"answerable": ["q0", "q1"]} for one in rows]
-    assert "has no scored question on the other" in report.sentences(rows)[0]
-    assert "has no scored question on the other" in report.write_report(rows, tmp_path / "p.html").read_text()
-
-
-@pytest.mark.parametrize(("outcomes", "kind"), [("+rr", "an answer"), ("++r", "no answer")])
-def test_a_single_question_of_a_kind_is_told(outcomes: str, kind: str) -> None:
-    rows = [row(n, outcomes, **{"retrieval.top_k": n}) for n in (1, 2)]
-    assert f"Only one question has {kind}, and one half lacks it" in report.sentences(rows)[-1]
+    assert text.count("<img") == images  # nothing to draw where nothing has a score
+    assert ("What mattered" in text) == (images == 2)
+    assert ("Shaded" in text) == ("Best on" in said)
 
 
 def test_one_question_tells_nothing_apart() -> None:

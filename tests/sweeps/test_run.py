@@ -112,7 +112,7 @@ def test_a_configuration_gives_the_same_row_alone(tmp_path: Path, monkeypatch: p
 
 def test_shared_work_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = sweep_folder.SWEEP.replace("[bm25]", "[dense, hybrid]")
-    embedded = counted(monkeypatch, index, "_embedded")
+    embedded = counted(monkeypatch, index.CachingEncoder, "encode_batched")
     searched = counted(monkeypatch, index, "_retriever")
     run_sweep(sweep_folder.write(tmp_path, text))
     assert len(embedded) == 2  # one pass for each of the two chunkings, under two searches and three values of k
