@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from rag_lab import settings
 from rag_lab.answering.extractive import ExtractiveReader
-from rag_lab.answering.pipeline import Prepared, conclude, failed, prepare
+from rag_lab.answering.pipeline import AnswerOptions, Prepared, conclude, failed, prepare
 from rag_lab.answering.trace import Answer
 from rag_lab.evaluation.diagnosis import Diagnosis, diagnose
 from rag_lab.evaluation.scoring import outcome
@@ -248,7 +248,7 @@ def prepare_group(group: Sweep) -> list[Items]:
     """
     with index.one_thread():
         chunks = index.cut(group.documents, group.configurations[0])
-        shared: dict[tuple[Any, ...], list[Prepared | Result]] = {}
+        shared: dict[tuple[Any, ...], Sequence[Prepared | Result]] = {}
         found = []
         for config in group.configurations:
             ignored = NOT_EXTRACTIVE if config.extractive else ("llm.temperature", "extractive.")
@@ -266,39 +266,32 @@ def _prompt_key(config: SweepConfig, item: Prepared | Result) -> str:
     return content_key(index.versions(), index.model_identities(config, "llm.model"), options, asdict(item.prompt))
 
 
-def _prepared(group: Sweep, config: SweepConfig, chunks: list[Chunk]) -> list[Prepared | Result]:
-    hits = index.retrieved(group.documents, group.questions, config, chunks)
-    llm = None if config.extractive else index.load_llm(config.llm_model)
-    if llm and config.llm_max_tokens >= llm.window:
+def _prepared(group: Sweep, config: SweepConfig, chunks: list[Chunk]) -> Sequence[Prepared | Result]:
+    hits = zip(group.questions, index.retrieved(group.documents, group.questions, config, chunks), strict=True)
+    found = [(question, _retriever(ranked)) for question, ranked in hits]
+    k = config.retrieval_top_k
+    if config.extractive:
+        reader = _reader(config.embedding_model, config.extractive_threshold)
+        return [_judged(reader.answer(question.text, retriever, k), question) for question, retriever in found]
+    llm = index.load_llm(config.llm_model)
+    if config.llm_max_tokens >= llm.window:
         raise ValueError(
             f"llm.max_tokens is {config.llm_max_tokens}, and the window of {config.llm_model} is {llm.window}: "
             "lower llm.max_tokens, so that sources fit in."
         )
-    found: list[Prepared | Result] = []
-    for question, ranked in zip(group.questions, hits, strict=True):
-        retriever: Retriever = functools.partial(_first, ranked)
-        if not llm:
-            reader = _reader(config.embedding_model, config.extractive_threshold)
-            found.append(_judged(reader.answer(question.text, retriever, config.retrieval_top_k), question))
-            continue
-        prepared = prepare(
-            question.text,
-            retriever,
-            llm,
-            config.retrieval_top_k,
-            threshold=config.retrieval_threshold,
-            clean=config.clean_context_instructions,
-            order=order_for_long_context if config.prompt_order == "long_context" else list,
-            history=group.history(config),
-            template=group.templates[config.prompt_system_prompt_path],
-            max_tokens=config.llm_max_tokens,
-        )
-        found.append(prepared)
-    return found
+    options: AnswerOptions = {
+        "threshold": config.retrieval_threshold,
+        "clean": config.clean_context_instructions,
+        "order": order_for_long_context if config.prompt_order == "long_context" else list,
+        "history": group.history(config),
+        "template": group.templates[config.prompt_system_prompt_path],
+        "max_tokens": config.llm_max_tokens,
+    }
+    return [prepare(question.text, retriever, llm, k, **options) for question, retriever in found]
 
 
-def _first(ranked: list[Hit], question: str, k: int) -> list[Hit]:
-    return ranked[:k]
+def _retriever(ranked: list[Hit]) -> Retriever:
+    return lambda question, k: ranked[:k]
 
 
 @functools.cache
@@ -309,9 +302,8 @@ def _reader(encoder: str, threshold: float | None) -> ExtractiveReader:
 def _result(item: Prepared | Result, completion: Completion | CallFailed | None, question: Question) -> Result:
     if isinstance(item, Result):
         return item
-    if isinstance(completion, CallFailed):
-        return _judged(failed(item, str(completion)), question)
-    return _judged(conclude(item, completion), question)
+    answer = failed(item, str(completion)) if isinstance(completion, CallFailed) else conclude(item, completion)
+    return _judged(answer, question)
 
 
 def _judged(answer: Answer, question: Question) -> Result:

@@ -19,10 +19,11 @@ from rag_lab.evaluation.questions import (
 )
 from rag_lab.llm import recordings, spending
 from rag_lab.llm.claude import ClaudeLLM
-from rag_lab.llm.language_model import CallFailed
+from rag_lab.llm.language_model import CallFailed, LanguageModel
 from rag_lab.llm.prompt import Completion, Prompt, Usage
 from rag_lab.storage import read_jsonl
 from rag_lab.types import Chunk, Document
+from tests.support.answer_doubles import Scripted
 from tests.support.local_model import smollm2
 from tests.support.messages_server import MessagesServer
 
@@ -116,11 +117,7 @@ def test_positives_and_negatives_are_made_checked_and_kept(tmp_path: Path) -> No
     negatives = found["negative"]
     assert (negatives.kept, negatives.searched, negatives.answered_elsewhere) == (2, 3, 1)
     assert negatives.refused == {"answered elsewhere": 1}
-
-
-def test_the_file_is_one_of_questions_like_those_of_the_corpora(tmp_path: Path) -> None:
-    out = tmp_path / "questions.jsonl"
-    generate_questions(DOCUMENTS, Writer(), out)
+    # The file is like those of the corpora.
     questions = {question.id: question for question in load_questions(out, DOCUMENTS)}
     assert len(questions) == 5  # without the refused one
     positive = questions["library#0/positive"]
@@ -131,35 +128,37 @@ def test_the_file_is_one_of_questions_like_those_of_the_corpora(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("writer", "why", "detail"),
     [
-        ({"positive": ""}, "no question"),
-        ({"positive": "Tell me about the library."}, "no question"),
-        ({"positive": "How long is the sentence?"}, "about its wording"),
-        ({"positive": "The reading room seats how many people, 80 people?"}, "holds its own answer"),
-        ({"positive": "The reading room seats 80 people. Members pay 12 crowns?"}, "copies the passage"),
-        ({"quote": "The reading room seats 90 people."}, "quote not in the passage"),
-        ({"answer": "12 crowns"}, "answer not in the quote"),
-        ({"answer": ""}, "answer not in the quote"),
+        (Writer(Library={"positive": ""}), "no question", ""),
+        (Writer(Library={"positive": "Tell me about the library."}), "no question", ""),
+        (Writer(Library={"positive": "How long is the sentence?"}), "about its wording", ""),
+        (
+            Writer(Library={"positive": "The reading room seats how many people, 80 people?"}),
+            "holds its own answer",
+            "",
+        ),
+        (
+            Writer(Library={"positive": "The reading room seats 80 people. Members pay 12 crowns?"}),
+            "copies the passage",
+            "",
+        ),
+        (Writer(Library={"quote": "It seats 90 people."}), "quote not in the passage", "It seats 90 people."),
+        (Writer(Library={"answer": "12 crowns"}), "answer not in the quote", ""),
+        (Writer(Library={"answer": ""}), "answer not in the quote", ""),
+        (Writer(answers="90"), "not answered with the passage given", "90 [S1]."),
+        (Scripted("Sure!"), "no JSON", ""),
     ],
 )
-def test_positives_that_are_refused(tmp_path: Path, change: dict[str, str], reason: str) -> None:
-    records = generate_questions([LIBRARY], Writer(Library=change), tmp_path / "q.jsonl")
-    assert why(records)["library#0/positive"] == reason
-    assert not records[0]["kept"]
+def test_positives_that_are_refused(tmp_path: Path, writer: LanguageModel, why: str, detail: str) -> None:
+    record, negative = generate_questions([LIBRARY], writer, tmp_path / "q.jsonl")
+    assert negative["kept"] == (why != "no JSON")
+    assert record | {"id": "library#0/positive", "kept": False, "why": why, "detail": detail} == record
 
 
-def test_a_positive_must_be_answered_with_its_passage(tmp_path: Path) -> None:
-    records = generate_questions([LIBRARY], Writer(answers="90"), tmp_path / "q.jsonl")
-    assert (records[0]["why"], records[0]["detail"]) == ("not answered with the passage given", "90 [S1].")
-
-
-def test_what_is_no_json_is_no_question(tmp_path: Path) -> None:
-    llm = Writer()
-    llm.complete = lambda *_, **__: Completion("Sure!", Usage(), "end_turn")  # type: ignore[method-assign]
+def test_a_folder_is_no_file_for_questions(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError, match="is a folder; name a file"):
-        generate_questions([LIBRARY], llm, tmp_path)
-    assert set(why(generate_questions([LIBRARY], llm, tmp_path / "q.jsonl")).values()) == {"no JSON"}
+        generate_questions([LIBRARY], Writer(), tmp_path)
 
 
 def test_duplicates_are_refused_against_all_that_is_kept(tmp_path: Path) -> None:
@@ -322,9 +321,9 @@ FIELDS = {"positive": "a?", "quote": "q", "answer": "q", "negative": "b?"}
 
 @pytest.mark.parametrize("text", ["Sure!", "[]", "{}", "1", "[" * 100_000, json.dumps({**FIELDS, "answer": None})])
 def test_another_form_than_the_requested_one_is_no_draft(text: str) -> None:
-    llm = Writer()
-    llm.complete = lambda *_, **__: Completion(text, Usage(), "end_turn")  # type: ignore[method-assign]
     with pytest.raises(NoDraft, match="no JSON"):
-        draft(BADGE, llm)
-    llm.complete = lambda *_, **__: Completion(json.dumps({**FIELDS, "quote": " q\n"}), Usage(), "end_turn")  # type: ignore[method-assign]
-    assert draft(BADGE, llm) == Draft(**FIELDS)
+        draft(BADGE, Scripted(text))
+
+
+def test_white_space_around_the_parts_of_a_draft_is_dropped() -> None:
+    assert draft(BADGE, Scripted(json.dumps({**FIELDS, "quote": " q\n"}))) == Draft(**FIELDS)
