@@ -1,7 +1,6 @@
 """The tables of Lost in the Middle (Liu et al. 2023): accuracy in percent by the position of the answer."""
 
 from rag_lab import settings
-from rag_lab.datasets import KV_FILE
 from rag_lab.llm.load import is_paid
 from rag_lab.models.hub import BUNDLED
 from rag_lab.positions.conditions import ConditionResults
@@ -19,7 +18,7 @@ DEFAULT_ROW = "GPT-3.5-Turbo-16K"
 DEFAULT_PAIRS_ROW = "MPT-30B-Instruct"
 
 
-def documents(count: int, models: Models) -> list[Comparison]:
+def documents(models: Models, count: int) -> list[Comparison]:
     """Tables 5, 6 and 7: the answer at several positions among 10, 20 or 30 documents."""
     paper = published(f"litm_{count}docs")
     task = MultiDocumentTask.natural_questions(count)
@@ -35,21 +34,11 @@ def key_values(models: Models) -> list[Comparison]:
     The window of a bundled model is too short for 140 pairs of UUIDs, so it reads sentences instead.
     """
     paper = published("litm_kv_repo")
-    task = KeyValueTask(PAIRS, "json" if key_value_file(models) else "sentences")
+    task = KeyValueTask(PAIRS, "sentences" if models.llm in BUNDLED else "json")
     n = models.sample or EXAMPLES
     curve = position_curve(models.load_llm(), task, paper.values["positions"], n, store=_store())
     row = _paper_row(paper, models, DEFAULT_PAIRS_ROW)
-    return _rows(curve, row, in_percent(paper.values[row]))
-
-
-def key_value_file(models: Models) -> str:
-    """The name of the paper's file for ``key_values``; "" for a bundled model, which reads sentences."""
-    return "" if models.llm in BUNDLED else KV_FILE.format(PAIRS)
-
-
-def in_percent(shares: list[float]) -> list[float]:
-    """A curve of shares in percent."""
-    return [round(100 * share, 4) for share in shares]
+    return _rows(curve, row, [round(100 * share, 4) for share in paper.values[row]])
 
 
 def closed_book_and_oracle(models: Models) -> list[Comparison]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import yaml
+
 from rag_lab import results, settings
 from rag_lab.reproduce import run
 from rag_lab.results import load_result, markdown_table, measured_seconds, show_interval
@@ -10,23 +12,6 @@ README = settings.PROJECT / "README.md"
 GUIDE = settings.PROJECT / "notebooks" / "README.md"
 RESULTS_README = results.RESULTS / "README.md"
 FIGURE = results.RESULTS / "corpora_late.png"
-
-NOTEBOOKS = {
-    "01_berlin_lost_context": "one document, three sentences, and why two of them cannot be found",
-    "02_late_chunking": "embed first, pool later: how it works, when it helps and when not",
-    "03_contextual_retrieval": "context written into chunks, prompt caching and its price, hybrid search, reranking",
-    "04_late_vs_contextual": "head to head at equal budgets: quality, time, money, failures, and a guide",
-    "05_lost_in_the_middle": "the U-curve drawn, measured and compared with published ones; order, number, attention",
-    "06_prompt_and_budget": "sources that stay data, injections and guards, a budget to the token, compression",
-    "07_citations_and_refusal": "ids, quotes and numbers checked, JSON, streaming, and when to refuse",
-    "08_evaluate_and_sweep": "two kinds of question, sweeps, retrieval or writing, and how lucky the winner was",
-    "09_paper_numbers": "published beside measured: the whole table, each disagreement, how to read a paper",
-    "10_your_documents": "the whole path on a folder of your own: load, look, ask, sweep, diagnose, keep",
-}
-# Minutes of each notebook, and of what is not a notebook, in a workshop of three hours and in one of a day.
-MINUTES = ((30, 30), (35, 45), (35, 45), (0, 30), (20, 35), (0, 35), (20, 40), (0, 45), (0, 15), (0, 35))
-WELCOME = {"welcome, set-up, make doctor": (15, 20)}
-CLOSING = {"breaks": (15, 75), "closing: what to take home": (10, 15)}
 
 STAGES = (
     "dense",
@@ -61,12 +46,18 @@ def replace_between(text: str, name: str, new: str) -> str:
     return f"{before}{start}\n{new}\n{end}{rest.split(end, 1)[1]}"
 
 
+def workshop() -> list[dict[str, Any]]:
+    """The parts of a workshop (``data/workshop.yaml``) with their minutes; a notebook also says what it ``shows``."""
+    parts: list[dict[str, Any]] = yaml.safe_load((settings.DATA / "workshop.yaml").read_text(encoding="utf-8"))
+    return parts
+
+
 def notebooks_table() -> str:
     """The notebooks with what they show and the seconds that each took last."""
     seconds = measured_seconds()
     rows = [
         [f"[{name}](notebooks/{name}.ipynb)", shows, f"{seconds[name]:.0f} s" if name in seconds else "not measured"]
-        for name, shows in NOTEBOOKS.items()
+        for name, shows in ((one["part"], one["shows"]) for one in workshop() if "shows" in one)
     ]
     return markdown_table(["notebook", "what it shows", "time on 2 cores"], rows)
 
@@ -74,15 +65,14 @@ def notebooks_table() -> str:
 def plan_table() -> str:
     """The workshop's two plans, with the minutes that each notebook ran last, and their sums."""
     seconds = measured_seconds()
-    notebooks = dict(zip(NOTEBOOKS, MINUTES, strict=True))
-    plan = WELCOME | notebooks | CLOSING
-    rows = []
-    for part, minutes in plan.items():
-        name = f"[{part}]({part}.ipynb)" if part in notebooks else part
-        runs = f"{seconds[part] / 60:.1f}" if part in seconds else "not measured" if part in notebooks else ""
-        rows.append([name, runs, *(str(m) if m else "–" for m in minutes)])
-    sums = [f"{sum(times) // 60} h {sum(times) % 60:02d}" for times in zip(*plan.values(), strict=True)]
-    rows.append(["all", f"{sum(seconds.values()) / 60:.1f}", *sums])
+    rows, parts = [], workshop()
+    for one in parts:
+        part, is_notebook = one["part"], "shows" in one
+        name = f"[{part}]({part}.ipynb)" if is_notebook else part
+        runs = f"{seconds[part] / 60:.1f}" if part in seconds else "not measured" if is_notebook else ""
+        rows.append([name, runs, *(str(m) if m else "–" for m in one["minutes"])])
+    sums = [sum(times) for times in zip(*(one["minutes"] for one in parts), strict=True)]
+    rows.append(["all", f"{sum(seconds.values()) / 60:.1f}", *(f"{s // 60} h {s % 60:02d}" for s in sums)])
     return markdown_table(["part", "runs (minutes)", "three hours (minutes)", "one day (minutes)"], rows)
 
 

@@ -22,7 +22,6 @@ from rag_lab.retrieval.rerankers import rerank
 from rag_lab.types import Chunk, Document, Hit, RetrievalSet, Retriever
 
 DEPTH = 10
-SIZES = (16, 32, 64, 128, 256)  # tokens per chunk
 K1, B = 0.9, 0.4  # Anserini's defaults
 RERANKED = 100  # hits of BM25, as in BEIR's table
 CROSS_ENCODER = "cross-encoder/ms-marco-MiniLM-L6-v2"  # the hub's names; BEIR's table has "-L-6-"
@@ -97,7 +96,7 @@ def berlin(models: Models) -> list[Comparison]:
     return rows
 
 
-def late_tokens(sizes: Sequence[int], models: Models) -> list[Comparison]:
+def late_tokens(models: Models, sizes: Sequence[int]) -> list[Comparison]:
     """SciFact in chunks of each of ``sizes`` in tokens, naive and late, in percent; only 256 tokens are published."""
     paper = published("late_scifact_fixed256").values
     documents, encoder = whole_texts(datasets.load_scifact()), models.load_encoder()

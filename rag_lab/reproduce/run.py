@@ -206,7 +206,11 @@ def _number(number: float | None, sign: str = "") -> str:
 
 def _published_figures(recipe: Recipe) -> str:
     """The published figures of a row without a record: ``naive 64.2; late 66.1``."""
-    figures = recipe.figures(recipe.published.values)
+    figures: Any = recipe.published.values
+    for key in recipe.figures:
+        figures = figures[key]
+    if not isinstance(figures, dict):
+        figures = {recipe.published.metric: figures}
     series = {name: value if isinstance(value, list) else [value] for name, value in figures.items()}
     numbers = [number for values in series.values() for number in values]
     if len(numbers) > SHORT or any(isinstance(number, dict | str) for number in numbers):

@@ -40,12 +40,12 @@ def test_scifact_rows(encoder: str, classifier: str, monkeypatch: pytest.MonkeyP
     assert bm25.measured.value == 1.0  # every topic is in one document only
     reranked, gain = retrieval.cross_encoder_scifact(Models(reranker=classifier, dtype="float32"))
     assert reranked.measured.value - 1.0 == pytest.approx(gain.measured.value)
-    for rows in (retrieval.late_tokens((256,), tiny), retrieval.late_sentences(tiny)):
+    for rows in (retrieval.late_tokens(tiny, (256,)), retrieval.late_sentences(tiny)):
         naive, late, difference = rows
         assert late.measured.value - naive.measured.value == pytest.approx(difference.measured.value)
         assert difference.shown
         assert difference.published == pytest.approx(1.9)
-    series = [row for row in retrieval.late_tokens(retrieval.SIZES, tiny) if row.shown]
+    series = [row for row in run.BY_ID["late_scifact_series"].run(tiny) if row.shown]
     assert [row.published for row in series] == [None] * 4 + [pytest.approx(1.9)]
     assert len(retrieval.berlin(tiny)) == 9
 
@@ -129,7 +129,7 @@ def test_positions_with_claude(messages_server: MessagesServer, monkeypatch: pyt
     monkeypatch.setattr("rag_lab.positions.multi_document.load_nq_oracle", small_questions)
     messages_server.reply = lambda text: "no idea"
     claude = Models(llm="claude-haiku-5-5", sample=2)
-    rows = {row.name: row for row in positions.documents(10, claude)}
+    rows = {row.name: row for row in positions.documents(claude, 10)}
     assert [row.published for row in list(rows.values())[:3]] == [62.9, 58.3, 59.7]
     assert rows["first − middle (published: Claude-1.3)"].published == pytest.approx(4.6)
     assert rows["position 0"].measured == Interval(0.0, 0.0, 0.0, 2)
