@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rag_lab.answering.extractive import ANSWER_THRESHOLD, ExtractiveReader
@@ -47,21 +48,15 @@ def ask(
         raise ValueError(f"The question is {question!r} and k {k}: ask something, of 1 chunk or more.")
     with warnings.catch_warnings(record=True) as notes:
         chunks = chunks_of(folder)
-    for note in notes:
-        _warn_once(note.message, folder)
+    for note in notes:  # once per machine: otherwise every question to a folder would repeat the same warning
+        key = content_key("ask", str(Path(folder).resolve()), str(note.message))
+        cached_json("notes", key, partial(warnings.warn, note.message, stacklevel=2))
     model = None if llm == "extractive" else load_llm(llm)  # before the folder is encoded, since it may be missing
     encoder = load_encoder()
     retriever = index(chunks, encoder)
     if model is None:
         return ExtractiveReader(encoder, threshold).answer(question, retriever, k)
     return answer(question, retriever, model, k)
-
-
-def _warn_once(note: Warning | str, folder: Path | str) -> None:
-    """Warn once per machine: otherwise every question to a folder would repeat the same warning."""
-    cached_json(
-        "notes", content_key("ask", str(Path(folder).resolve()), str(note)), lambda: warnings.warn(note, stacklevel=4)
-    )
 
 
 def shown(found: Answer) -> str:

@@ -6,7 +6,7 @@ import pytest
 from anthropic.types.document_block_param import DocumentBlockParam
 from pydantic import TypeAdapter
 
-from rag_lab.citations.claude import document_blocks, read_cited_blocks
+from rag_lab.answering.claude_documents import document_blocks, read_cited_blocks
 from rag_lab.citations.quotes import QuoteCheck
 from rag_lab.citations.validation import validate_citations
 from tests.support.cited_sources import sources
