@@ -3,14 +3,14 @@
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from rag_lab import settings
 from rag_lab.llm import recordings, spending
 from rag_lab.llm.claude import ClaudeLLM, api_errors, completion, response_dollars
-from rag_lab.llm.language_model import CallFailed, LanguageModel
+from rag_lab.llm.language_model import CallFailed, LanguageModel, Sampling
 from rag_lab.llm.prompt import Completion, Prompt
 from rag_lab.storage import write_atomic
 
@@ -23,9 +23,8 @@ def complete_batch(
     llm: LanguageModel,
     prompts: Sequence[Prompt],
     max_tokens: int = 256,
-    temperature: float = 0.0,
-    schema: Mapping[str, Any] | None = None,
     poll_seconds: float = 30.0,
+    **sampling: Unpack[Sampling],
 ) -> list[Completion | CallFailed]:
     """Complete ``prompts`` by Message Batches and wait for the results, in the order of ``prompts``.
 
@@ -40,12 +39,9 @@ def complete_batch(
     """
     if not isinstance(llm, ClaudeLLM):
         raise ValueError(f"{llm.name} has no Message Batches; use Claude, or leave as_batch out.")
-    bodies: Bodies = {}
-    keys = []
-    for prompt in prompts:
-        body = llm.request(prompt, max_tokens, temperature, schema)
-        keys.append(recordings.key(llm.request_identity(body)))
-        bodies[keys[-1]] = body
+    requests = [llm.request(prompt, max_tokens, **sampling) for prompt in prompts]
+    keys = [recordings.key(llm.request_identity(body)) for body in requests]
+    bodies = dict(zip(keys, requests, strict=True))
     missing = {key: body for key, body in bodies.items() if recordings.find(llm.request_identity(body)) is None}
     failures = _run(llm, missing, poll_seconds) if missing else {}
     records = {key: recordings.store().get(key) for key in keys}
@@ -57,15 +53,20 @@ def _run(llm: ClaudeLLM, missing: Bodies, poll_seconds: float) -> dict[str, Call
     folder = settings.cache_folder() / "batches"
     submitted = {path: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")}
     submitted = {path: keys for path, keys in submitted.items() if not missing.keys().isdisjoint(keys)}
-    known = {key for keys in submitted.values() for key in keys}
+    known = set().union(*submitted.values())
     new = {key: body for key, body in missing.items() if key not in known}
     failures: dict[str, CallFailed] = {}
     with spending.paid_work(llm.estimate_requests(list(new.values()), batch=True)):
         charged = 0.0
         if new:
             with llm.spending_on(list(new.values()), batch=True) as call:
+                # Without retries, which could submit a batch twice. If an answer is lost, a later run does.
+                client = llm.client.with_options(max_retries=0)
                 for part in _parts(new):
-                    submitted[_submit(llm, part, folder)] = list(part)
+                    requests: Any = [{"custom_id": key, "params": body} for key, body in part.items()]
+                    path = folder / f"{client.messages.batches.create(requests=requests).id}.json"
+                    write_atomic(path, json.dumps(list(part)))
+                    submitted[path] = list(part)
                     call["dollars"] = charged = call["reserved"]  # until the results say what it cost
         dollars = sum(_collect(llm, path, keys, failures, poll_seconds) for path, keys in submitted.items())
         spending.BUDGET.settle(0.0, dollars - charged)
@@ -84,18 +85,6 @@ def _parts(bodies: Bodies) -> Iterator[Bodies]:
         part[key] = body
         size += length
     yield part
-
-
-def _submit(llm: ClaudeLLM, bodies: Bodies, folder: Path) -> Path:
-    """Send one batch and write its keys to a file that is named after its id.
-
-    The SDK must not retry, because that could submit it a second time. If the answer is lost, a later run does.
-    """
-    requests: Any = [{"custom_id": key, "params": body} for key, body in bodies.items()]
-    batch = llm.client.with_options(max_retries=0).messages.batches.create(requests=requests)
-    path = folder / f"{batch.id}.json"
-    write_atomic(path, json.dumps(list(bodies)))
-    return path
 
 
 def _collect(
@@ -120,11 +109,10 @@ def _collect(
                     record = {"response": response, "seconds": 0.0, "dollars": cost}
                     recordings.keep(item.custom_id, llm.model, record)
                     dollars += cost
-                else:
-                    error = getattr(getattr(item.result, "error", None), "error", None)
-                    reason = item.result.type + (f", {error.type}: {error.message}" if error else "")
-                    failure = CallFailed(f"Batch {path.stem}, request {item.custom_id[:12]}: {reason}.")
-                    failures[item.custom_id] = failure
+                    continue
+                error = getattr(getattr(item.result, "error", None), "error", None)
+                reason = item.result.type + (f", {error.type}: {error.message}" if error else "")
+                failures[item.custom_id] = CallFailed(f"Batch {path.stem}, request {item.custom_id[:12]}: {reason}.")
         if unread:
             raise ValueError(f"{len(unread)} of {len(keys)} results are missing")
     except api_errors() as error:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from rag_lab import settings
 from rag_lab.llm import pricing, recordings, spending
 from rag_lab.llm.language_model import CallFailed, Sampling, Schema
-from rag_lab.llm.prompt import Block, Completion, Prompt, Stream, Usage
+from rag_lab.llm.prompt import Block, Completion, Prompt, Stream, Turn, Usage
 
 if TYPE_CHECKING:
     import anthropic
@@ -100,9 +100,9 @@ class ClaudeLLM:
         """
         if max_tokens < 1:
             raise ValueError(f"max_tokens is {max_tokens}; it must be 1 or more.")
-        if not prompt.turns or not prompt.turns[-1].text.strip():
+        last = prompt.turns[-1] if prompt.turns else Turn("user", ())
+        if not last.text.strip():
             raise ValueError("The prompt has no text in its last turn; give it some.")
-        last = prompt.turns[-1]
         if last.role == "assistant" and not self.price.prefill:
             raise ValueError(
                 f"{self.model} takes no prefill (a last turn by the assistant): end the prompt with the user's turn, "
@@ -353,12 +353,9 @@ class ClaudeLLM:
         if marked and counted == [0, 0] and not self._warned_uncached:
             self._warned_uncached = True
             least = f"{self.price.min_cache_tokens:,} tokens" if self.price.min_cache_tokens else "unknown"
-            warnings.warn(
-                f"{self.name} cached nothing: a prefix under its minimum length ({least}) is paid in full.",
-                stacklevel=2,
-            )
-        seconds = time.perf_counter() - call["started"]
-        record = {"response": response, "seconds": seconds, "dollars": call["dollars"]}
+            reason = f"a prefix under its minimum length ({least}) is paid in full"
+            warnings.warn(f"{self.name} cached nothing: {reason}.", stacklevel=2)
+        record = {"response": response, "seconds": time.perf_counter() - call["started"], "dollars": call["dollars"]}
         return recordings.keep(recordings.key(self.request_identity(body)), self.model, record)
 
 
@@ -373,11 +370,9 @@ def _content(blocks: Sequence[Block]) -> list[dict[str, Any]]:
 
 
 def _blocks(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every content block of a body, the system's first. String content counts as one block."""
+    """Every content block of a body, the system's first."""
     parts = [body.get("system", []), *(message["content"] for message in body["messages"])]
-    return [
-        block for part in parts for block in ([{"type": "text", "text": part}] if isinstance(part, str) else part)
-    ]
+    return [block for part in parts for block in part]
 
 
 def _strings(value: Any) -> list[str]:
@@ -389,10 +384,7 @@ def _strings(value: Any) -> list[str]:
 
 
 def priced_call(body: Mapping[str, Any], count_tokens: Callable[[str], int]) -> pricing.Call:
-    """The tokens of a request by an offline count, with all of ``max_tokens`` written.
-
-    The prefix is everything up to the last block with a cache mark, that block included.
-    """
+    """The tokens of a request by an offline count. Its prefix ends with the last block that has a cache mark."""
     blocks = _blocks(body)
     texts = ["\n".join(_strings(block)) for block in blocks]
     counts = [count_tokens(text) for text in texts]
@@ -410,14 +402,12 @@ def _longest_ttl(bodies: Iterable[dict[str, Any]]) -> str:
 
 
 def _create(client: "anthropic.Anthropic", body: Mapping[str, Any], stream: bool = False) -> Any:
-    """Fields that the SDK's methods no longer take (temperature, since 1.0) still reach servers that take them."""
-    rest = {name: value for name, value in body.items() if name not in ("model", "max_tokens", "messages")}
     return client.messages.create(
         model=body["model"],
         max_tokens=body["max_tokens"],
         messages=body["messages"],
         stream=stream,
-        extra_body=rest,
+        extra_body=body,  # with fields that the method no longer takes (temperature, since 1.0) but some servers do
         timeout=client.timeout,  # the SDK's own would refuse a long answer that is not streamed
     )
 
@@ -480,16 +470,9 @@ def completion(body: Mapping[str, Any], record: Mapping[str, Any]) -> Completion
     A full window counts as ``max_tokens``; a missing stop reason as ``end_turn``.
     """
     response = record["response"]
-    counts = _token_counts(response)
     text = "".join(block.get("text") or "" for block in response["content"] if block.get("type", "text") == "text")
+    counts, cost = _token_counts(response), (record["seconds"], record["dollars"])
+    writes = sum(counts["cache_write"].values())
+    usage = Usage(counts["input_tokens"], writes, counts["cache_read"], counts["output"], *cost)
     reason = response.get("stop_reason") or "end_turn"
-    usage = Usage(
-        counts["input_tokens"],
-        sum(counts["cache_write"].values()),
-        counts["cache_read"],
-        counts["output"],
-        record["seconds"],
-        record["dollars"],
-    )
-    reason = "max_tokens" if reason == "model_context_window_exceeded" else reason
-    return Completion(_prefill(body) + text, usage, reason)
+    return Completion(_prefill(body) + text, usage, reason.replace("model_context_window_exceeded", "max_tokens"))

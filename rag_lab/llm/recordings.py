@@ -47,17 +47,17 @@ def find(request: Mapping[str, Any]) -> dict[str, Any] | None:
             f"{request['model']} was not called: RAG_LAB_MODE is 'offline' (local models only). Set it to 'live' "
             "with a key in ANTHROPIC_API_KEY, or to 'replay' with a folder of recorded responses."
         )
-    record = store().get(key(request))
-    if record is None and mode == "replay":
+    if record := store().get(key(request)):
+        return record
+    if mode == "replay":
         _open.cache_clear()  # the folder may have been copied here since it was opened
-        record = store().get(key(request))
-        if record is None:
-            raise LookupError(
-                f"No recording of the request {first_words(request)!r} to {request['model']} (key "
-                f"{key(request)}) in {folder()}: record it with RAG_LAB_MODE=live, or set RAG_LAB_CACHE to the "
-                "folder that holds `recordings`."
-            )
-    return record
+        if record := store().get(key(request)):
+            return record
+        raise LookupError(
+            f"No recording of the request {first_words(request)!r} to {request['model']} (key {key(request)}) in "
+            f"{folder()}: record it with RAG_LAB_MODE=live, or set RAG_LAB_CACHE to the folder of `recordings`."
+        )
+    return None
 
 
 def keep(name: str, model: str, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,6 +69,5 @@ def keep(name: str, model: str, record: Mapping[str, Any]) -> dict[str, Any]:
 
 def first_words(request: Mapping[str, Any]) -> str:
     """The first 60 characters of a request's last message."""
-    content = request["messages"][-1]["content"] if request.get("messages") else ""
-    texts = [content] if isinstance(content, str) else [block.get("text", "") for block in content]
+    texts = (block.get("text", "") for block in request["messages"][-1]["content"])
     return " ".join(" ".join(texts).split())[:60]
