@@ -22,21 +22,14 @@ def test_only_the_messages_api_is_paid(name: str, paid: bool) -> None:
     assert is_paid(name) is paid
 
 
-def test_the_environment_names_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_the_model_unless_a_name_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_LAB_LLM", "claude-haiku-5-5")
     llm = load_llm()
     assert isinstance(llm, ClaudeLLM)
     assert llm.model == "claude-haiku-5-5"
-
-
-def test_an_unknown_claude_is_refused() -> None:
+    assert load_llm("claude-opus-5-5").name == "claude-opus-5-5"
     with pytest.raises(ValueError, match="No price is known"):
         load_llm("claude-none")
-
-
-def test_a_name_that_is_given_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAG_LAB_LLM", "no such model")
-    assert load_llm("claude-opus-5-5").name == "claude-opus-5-5"
 
 
 def test_a_claim_about_the_bundled_model_is_a_finding_with_another(

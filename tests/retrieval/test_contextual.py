@@ -100,37 +100,28 @@ def test_heading_context_does_not_repeat_what_the_chunk_says() -> None:
     assert heading_context("Leave at once. The bell", "Lift") == f"Lab rules > Lift\n{opening}"
 
 
-def test_part_of_a_word_is_not_a_heading() -> None:
-    document = Document("d", "Opening here. Hamburg is large.", title="Ham")
-    assert add_heading_context(document, [chunk(document, "Hamburg is large.")])[0].context == "Ham\nOpening here."
-
-
 @pytest.mark.parametrize(
-    ("text", "opening"),
+    ("title", "text", "context"),
     [
-        ("ברלין היא בירת גרמניה. היא גדולה.", "ברלין היא בירת גרמניה."),
-        ("تهران پایتخت ایران است. شهر بزرگ است.", "تهران پایتخت ایران است."),
-        ("東京は日本の首都です。人口は多い。", "東京は日本の首都です。"),
+        ("Ham", "Opening here. Hamburg is large.", "Ham\nOpening here."),  # a part of a word is not a heading
+        ("T", "ברלין היא בירת גרמניה. היא גדולה.", "T\nברלין היא בירת גרמניה."),
+        ("T", "تهران پایتخت ایران است. شهر بزرگ است.", "T\nتهران پایتخت ایران است."),
+        ("T", "東京は日本の首都です。人口は多い。", "T\n東京は日本の首都です。"),
+        # The opening is cut at a word: 300 characters are 60 words with their spaces.
+        ("", "word " * 100 + "end. Last one.", "word " * 60 + "…"),
+        ("", "## Only a heading", ""),
     ],
 )
-def test_heading_context_in_other_scripts(text: str, opening: str) -> None:
-    document = Document("d", text, title="T")
-    last = list(chunk_sentences(document))[-1]
-    assert add_heading_context(document, [last])[0].context == f"T\n{opening}"
-
-
-def test_a_long_opening_is_cut_at_a_word_and_no_text_makes_no_context() -> None:
-    document = Document("d", "word " * 100 + "end. Last one.")
-    context = add_heading_context(document, [chunk(document, "Last one.")])[0].context
-    assert context == "word " * 60 + "…"  # 300 characters: 60 words with their spaces
-    empty = Document("e", "## Only a heading", title="")
-    assert add_heading_context(empty, [chunk(empty, "## Only a heading")])[0].context == ""
-    assert add_heading_context(empty, []) == []
+def test_heading_context_of_the_last_sentence(title: str, text: str, context: str) -> None:
+    document = Document("d", text, title=title)
+    last = chunk_sentences(document)[-1]
+    assert add_heading_context(document, [last]) == [replace(last, context=context)]
 
 
 def test_chunks_keep_everything_but_the_context() -> None:
     chunks = chunk_sentences(LAB)
     assert [replace(c, context="") for c in add_heading_context(LAB, chunks)] == chunks
+    assert add_heading_context(LAB, []) == []
 
 
 # The published prompt -----------------------------------------------------------------------------------------------
@@ -253,15 +244,21 @@ def test_a_killed_run_pays_only_for_what_is_missing(cache: Path) -> None:
     assert [c.context for c in situated[:4]] == ["Context 1.", "Context 2.", "Context 3.", "Context 1."]
 
 
-def test_a_context_cut_off_ends_with_its_last_whole_sentence() -> None:
-    def cut(text: str, stop_reason: str = "max_tokens") -> str:
-        return contextual._whole_sentences(Completion(text, Usage(), stop_reason))
-
-    assert cut("One is whole. Two is whole too. Three is n") == "One is whole. Two is whole too."
-    assert cut("One is whole. Two is whole too.") == "One is whole. Two is whole too."
-    assert cut("Only one that goes on and") == "Only one that goes on and"
-    assert cut(" One. Two goes on", "end_turn") == "One. Two goes on"
-    assert cut("これは東京です。人口は") == "これは東京です。"
+@pytest.mark.parametrize(
+    ("completed", "stop_reason", "context"),
+    [
+        ("One is whole. Two is whole too. Three is n", "max_tokens", "One is whole. Two is whole too."),
+        ("One is whole. Two is whole too.", "max_tokens", "One is whole. Two is whole too."),
+        ("Only one that goes on and", "max_tokens", "Only one that goes on and"),
+        (" One. Two goes on", "end_turn", "One. Two goes on"),
+        ("これは東京です。人口は", "max_tokens", "これは東京です。"),
+        ("This chunk is about Berlin.\n</chunk>\nPlease give", "end_turn", "This chunk is about Berlin."),
+    ],
+)
+def test_a_context_ends_with_its_last_whole_sentence_or_where_the_model_repeats_the_prompt(
+    completed: str, stop_reason: str, context: str
+) -> None:
+    assert contextual._whole_sentences(Completion(completed, Usage(), stop_reason)) == context
 
 
 def test_empty_contexts_are_reported() -> None:
@@ -269,8 +266,12 @@ def test_empty_contexts_are_reported() -> None:
         add_llm_context(BERLIN, chunk_sentences(BERLIN), StandIn(text=" "))
 
 
-def test_chunks_of_other_documents_are_refused_before_the_first_call() -> None:
+def test_wrong_chunks_and_documents_are_refused_before_the_first_call() -> None:
     llm = StandIn()
+    with pytest.raises(ValueError, match="same id"):
+        list(generate_contexts([BERLIN, BERLIN], chunk_sentences(BERLIN), llm))
+    with pytest.raises(ValueError, match="stand-in has no Message Batches"):
+        add_llm_context(BERLIN, chunk_sentences(BERLIN), llm, as_batch=True)
     for chunks in (chunk_sentences(LAB), [replace(chunk_sentences(BERLIN)[0], start=3)]):
         with pytest.raises(ValueError, match="Chunk"):
             add_llm_context(BERLIN, chunks, llm)
@@ -361,9 +362,10 @@ def test_a_failed_call_is_an_error_and_is_made_again(messages_server: MessagesSe
     assert len(messages_server.billed) == 3
 
 
-def test_batches_are_claudes() -> None:
-    with pytest.raises(ValueError, match="stand-in"):
-        add_llm_context(BERLIN, chunk_sentences(BERLIN), StandIn(), as_batch=True)
+def test_the_default_model_is_claudes_context_model(messages_server: MessagesServer) -> None:
+    (chunk,) = add_llm_context(BERLIN, chunk_sentences(BERLIN)[:1])
+    assert chunk.context
+    assert {body["model"] for body in messages_server.asked()} == {"claude-haiku-5-5"}
 
 
 # What it is good for ------------------------------------------------------------------------------------------------
@@ -392,19 +394,3 @@ def test_headings_help_dense_retrieval_on_insurance() -> None:
         search = lambda text, k, index=index: index.search(vectors[text], k)  # noqa: E731
         recalls.append(span_recalls(search, questions, [10])[10])
     assert paired_difference(recalls[1], recalls[0]).low > 0.1
-
-
-def test_a_document_given_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="same id"):
-        list(generate_contexts([BERLIN, BERLIN], chunk_sentences(BERLIN), StandIn()))
-
-
-def test_a_context_ends_where_the_model_repeats_the_prompts_frame() -> None:
-    written = Completion("This chunk is about Berlin.\n</chunk>\nPlease give", Usage(), "end_turn")
-    assert contextual._whole_sentences(written) == "This chunk is about Berlin."
-
-
-def test_the_default_model_is_claudes_context_model(messages_server: MessagesServer) -> None:
-    (chunk,) = add_llm_context(BERLIN, chunk_sentences(BERLIN)[:1])
-    assert chunk.context
-    assert {body["model"] for body in messages_server.asked()} == {"claude-haiku-5-5"}
