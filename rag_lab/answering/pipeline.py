@@ -84,16 +84,16 @@ class AnswerOptions(TypedDict, total=False):
 class Prepared:
     """A question up to the call of the model; ``trace`` has what was done until then.
 
-    ``trace.prompt`` is None if no model is to be called. Then ``reason`` says why: there is nothing to answer from
-    (``status`` "refused"), or the call of an earlier step (a reranker, a judge, an extractor) failed ("error").
+    ``trace.prompt`` is None if no model is to be called. Then ``reason`` says why: there is nothing to answer from,
+    or (``call_failed``) the call of an earlier step failed: of a reranker, a judge or an extractor.
     """
 
     trace: Trace
     form: AnswerForm = "text"
     max_tokens: int = 256
     sources: tuple[Source, ...] = ()
-    status: AnswerStatus = "answered"
     reason: str = ""
+    call_failed: bool = False
 
     @property
     def prompt(self) -> Prompt | None:
@@ -178,8 +178,7 @@ def prepare(
     hits: tuple[Hit, ...] = ()
     dropped: list[Dropped] = []
     unverified: tuple[str, ...] = ()
-    fit, reason = None, ""
-    status: AnswerStatus = "refused"
+    fit, reason, call_failed = None, "", False
     seconds, started = {}, time.perf_counter()
     try:
         hits = tuple(retriever(question, k))
@@ -205,7 +204,7 @@ def prepare(
             dropped += fit.dropped
         seconds["select"] = time.perf_counter() - started - seconds["retrieve"]
     except CallFailed as error:
-        status, reason = "error", str(error)
+        reason, call_failed = str(error), True
     trace = Trace(question, hits, tuple(dropped), seconds=seconds, unverified_quotes=unverified)
     if fit and fit.sources:
         trace = replace(trace, prompt=fit.prompt, prompt_tokens=fit.tokens, model=llm.name)
@@ -213,7 +212,7 @@ def prepare(
     if not reason:
         steps = ", ".join(f"{step} {n}" for step, n in Counter(drop.step for drop in dropped).items())
         reason = f"no passage left of {len(hits)} (dropped by {steps})"
-    return Prepared(trace, form, max_tokens, status=status, reason=reason)
+    return Prepared(trace, form, max_tokens, reason=reason, call_failed=call_failed)
 
 
 def _stripped(chunks: Sequence[Chunk], cleaned: Cleaned) -> Iterator[Dropped]:
@@ -258,9 +257,10 @@ def conclude(prepared: Prepared, completion: Completion | None = None) -> Answer
     """
     if (completion is None) != (prepared.prompt is None):
         raise ValueError("A completion is needed if there is a prompt, and only then.")
+    if prepared.call_failed:
+        return failed(prepared, prepared.reason)
     if completion is None:
-        text = REFUSAL if prepared.status == "refused" else ""
-        return _answer(prepared, text, prepared.status, reason=prepared.reason)
+        return _answer(prepared, REFUSAL, "refused", reason=prepared.reason)
     if completion.stop_reason == "refusal":
         return failed(prepared, f"{prepared.trace.model} declined to answer (stop reason: refusal)", completion)
     if prepared.form == "text":

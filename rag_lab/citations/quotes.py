@@ -103,20 +103,14 @@ def ground_quote(quote: str, text: str) -> CharSpan | None:
     if too_short(quote):
         return None
     chains = list(_occurrences(_fold(parts[0]), whole))
-    for part in parts[1:]:
-        chains = _continued(chains, _occurrences(_fold(part), whole), whole)
+    for part in parts[1:]:  # each occurrence joins the nearest chain that ends before it, if that is near enough
+        ends, joined = [end for _, end in chains], []
+        for start, end in _occurrences(_fold(part), whole):
+            nearest = bisect_right(ends, start) - 1
+            if nearest >= 0 and whole.starts[start] - whole.ends[ends[nearest] - 1] <= MAX_GAP:
+                joined.append((chains[nearest][0], end))
+        chains = joined
     return (whole.starts[chains[0][0]], whole.ends[chains[0][1] - 1]) if chains else None
-
-
-def _continued(chains: Sequence[CharSpan], occurrences: Iterator[CharSpan], whole: _Folded) -> list[CharSpan]:
-    """Each occurrence of the next part, joined to the nearest chain that ends before it, if that is near enough."""
-    ends = [end for _, end in chains]
-    joined = []
-    for start, end in occurrences:
-        nearest = bisect_right(ends, start) - 1
-        if nearest >= 0 and whole.starts[start] - whole.ends[ends[nearest] - 1] <= MAX_GAP:
-            joined.append((chains[nearest][0], end))
-    return joined
 
 
 def _parts(quote: str) -> list[str]:
@@ -195,17 +189,12 @@ def _inside(whole: _Folded, i: int) -> bool:
     if whole.starts[i] == whole.starts[i - 1]:
         return True
     before, after = text[max(0, i - 2) : i], text[i : i + 2]
-    if before[-1] in "'\".,:/٫٬":
-        return _joins(before[0], before[-1], after[0])
-    if after[0] in "'\".,:/٫٬":
-        return _joins(before[-1], after[0], after[-1])
+    for left, mark, right in ((before[0], before[-1], after[0]), (before[-1], after[0], after[-1])):
+        if mark in "'\".,:/٫٬":  # it may join one word (can't, מע"מ) or one number (2.5, 14:30)
+            joins = str.isalpha if mark in "'\"" else str.isdigit
+            return joins(left) and joins(right)
     is_word = [c.isalnum() or unicodedata.category(c).startswith("M") for c in (before[-1], after[0])]
     return all(is_word) and not (_UNSPACED.match(before[-1]) or _UNSPACED.match(after[0]))
-
-
-def _joins(left: str, mark: str, right: str) -> bool:
-    """Whether a mark joins its neighbours into one word (can't, מע"מ) or one number (2.5, 14:30)."""
-    return (left.isalpha() and right.isalpha()) if mark in "'\"" else (left.isdigit() and right.isdigit())
 
 
 def _same_hyphens(part: _Folded, whole: _Folded, start: int, end: int) -> bool:

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from rag_lab.answering import abstention
+from rag_lab.citations.validation import validate_citations
 from rag_lab.datasets import load_corpus
 from rag_lab.exercises import nb01, nb02, nb03, nb04, nb05, nb06, nb07, nb08, nb09, nb10
 from rag_lab.positions.key_value import KeyValueItem
+from tests.support.handbook_record import GOLD, RECORD
 
 
 # 02: the means of the spans, each at length 1.
@@ -113,16 +115,6 @@ def compared_otherwise(place: int) -> list[str]:
 
 
 LEFT_OUT = {"draft.md", "menu.txt", "prices.csv", ".notes.md", "app.html"}
-# In vacation.md, counted in data/corpora/handbook/questions.jsonl too (handbook-002).
-GOLD = {"doc_id": "vacation", "start": 248, "end": 288, "text": "From the fifth year of service it is 30."}
-RECORD: dict[str, Any] = {
-    "id": "mine",
-    "text": "How long a holiday has somebody who joined half a decade ago?",
-    "answers": ["30"],
-    "gold": [GOLD],
-    "reference": "",
-    "language": "en",
-}
 
 
 @cache
@@ -297,14 +289,7 @@ WRONG: list[tuple[Callable[..., str | None], Any, str]] = [
     (nb09.check_half_width, partial(half_width, factor=1.96), "points"),
     (nb09.check_half_width, partial(half_width, factor=392), "half"),
     (nb09.check_half_width, lambda p, n: 100 * p / n, "a share of 0.5"),
-    *[
-        (
-            nb09.check_verdicts,
-            [*COMPARED[:i], "reproduced" if i else "same direction", *COMPARED[i + 1 :]],
-            f"case {i + 1}",
-        )
-        for i in range(6)
-    ],
+    *[(nb09.check_verdicts, compared_otherwise(i), f"case {i + 1}") for i in range(6)],
     (nb09.check_verdicts, [], "0 answers"),
     (nb09.check_verdicts, ["good", *COMPARED[1:]], "'good'"),
     (nb09.check_questions_needed, 263, "variances"),
@@ -347,3 +332,20 @@ def test_the_solved_questions_of_notebook_09() -> None:
     assert nb09.questions_needed() == 402
     # (14 · 1/2 + 5 · 2/3 + 6 · 3/4 + 2 · 5/6 + 6/7) / 248 = 17.357 / 248
     assert nb09.largest_gap() == pytest.approx(6.9988, abs=1e-3)
+
+
+def test_the_answer_of_notebook_07_read_by_hand_is_what_the_library_reads() -> None:
+    report = validate_citations(nb07.ANSWER, nb07.SOURCES)
+    assert {
+        "cited": [source.id for source in report.sources],
+        "invalid": list(report.invalid_ids),
+        "uncited": [i for i, sentence in enumerate(report.sentences, 1) if sentence in report.uncited],
+    } == nb07.READING
+
+
+def test_a_case_of_notebook_08_is_shown() -> None:
+    assert f"B: {nb08.CASES['B']}".splitlines() == [
+        "B: retrieved The kiosk opens at ten. | The boat leaves at noon. | Dogs travel free.",
+        "   in prompt The kiosk opens at ten. | Dogs travel free.",
+        "   written   The boat leaves at ten [S1].",
+    ]

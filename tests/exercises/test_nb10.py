@@ -13,6 +13,7 @@ from rag_lab import notebook
 from rag_lab.documents import load_folder
 from rag_lab.exercises import nb10
 from tests.support.answer_doubles import Scripted
+from tests.support.handbook_record import RECORD
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "10_your_documents.ipynb"
 
@@ -28,19 +29,6 @@ def test_library_holds_four_file_types_and_its_questions_name_its_files() -> Non
     assert all(
         name in said for name in ("scan.pdf (holds no text)", "old.txt (not UTF-8", "members.csv (not Markdown")
     )
-
-
-# In vacation.md, counted in data/corpora/handbook/questions.jsonl too (handbook-002).
-GOLD = {"doc_id": "vacation", "start": 248, "end": 288, "text": "From the fifth year of service it is 30."}
-
-RECORD: dict[str, Any] = {
-    "id": "mine",
-    "text": "How long a holiday has somebody who joined half a decade ago?",
-    "answers": ["30"],
-    "gold": [GOLD],
-    "reference": "",
-    "language": "en",
-}
 
 
 def run_cells(folder: Path) -> dict[str, Any]:
