@@ -20,8 +20,8 @@ from rag_lab.prompting.templates import assign_sources
 from rag_lab.retrieval.bm25 import ENGLISH_STOP_WORDS, analyze
 from rag_lab.types import Chunk
 
-# Takes a question and passages; returns the passage that answers it and the words that do, or None.
-AnswerCheck = Callable[[str, Sequence[Chunk]], tuple[Chunk, str] | None]
+FoundAnswer = tuple[Chunk, str]  # the passage that answers a question, and the words that do
+AnswerCheck = Callable[[str, Sequence[Chunk]], FoundAnswer | None]
 
 MAX_RUN = 7  # consecutive words that a question may share with its passage
 MAX_SHARE = 0.8  # of its words, for a short question
@@ -63,31 +63,25 @@ def duplicate_of(question: str, others: Sequence[tuple[str, str]]) -> str | None
     terms = _terms(question)
     for id_, text in others:
         other = _terms(text)
-        if terms == other or (
-            len(terms & other) >= MIN_SIMILARITY * len(terms | other) and _digits(terms) == _digits(other)
-        ):
+        similar = len(terms & other) >= MIN_SIMILARITY * len(terms | other)
+        if similar and not any(map(str.isdigit, "".join(terms ^ other))):
             return id_
     return None
 
 
-def sentence_check(reader: ExtractiveReader) -> AnswerCheck:
-    """A check without a language model: a sentence whose cosine with the question reaches the reader's threshold.
+def sentence_check(
+    question: str, passages: Sequence[Chunk], reader: ExtractiveReader, threshold: float
+) -> FoundAnswer | None:
+    """The check without a language model: the best sentence, if its cosine with the question reaches the threshold.
 
     It finds what is near, not what answers, so it drops good negatives too (how many:
-    ``data/results/generated_questions.json``). Raises ValueError if the reader has no threshold.
+    ``data/results/generated_questions.json``).
     """
-    if reader.threshold is None:
-        raise ValueError("The reader has no threshold, so it would find an answer to everything: give it one.")
-    threshold = reader.threshold
-
-    def check(question: str, passages: Sequence[Chunk]) -> tuple[Chunk, str] | None:
-        best = reader.best(question, assign_sources(passages))
-        return (best[0].source.chunk, best[0].text) if best and best[0].score >= threshold else None
-
-    return check
+    best = reader.best(question, assign_sources(passages))
+    return (best[0].source.chunk, best[0].text) if best and best[0].score >= threshold else None
 
 
-class FoundAnswer(BaseModel):
+class AnswerVerdict(BaseModel):
     """Whether a passage answers the question, its source id, and the words that do."""
 
     answered: bool
@@ -104,23 +98,15 @@ def check_prompt(question: str, passages: Sequence[Chunk]) -> Prompt:
     return Prompt.of(request, system=prompts()["check"])
 
 
-def model_check(llm: LanguageModel) -> AnswerCheck:
-    """A check by a language model that writes JSON. Its quote must be in the passage that it names.
+def model_check(question: str, passages: Sequence[Chunk], llm: LanguageModel) -> FoundAnswer | None:
+    """The check by a language model that writes JSON. Its quote must be in the passage that it names.
 
-    The check raises InvalidJSON if the model does not write it.
+    Raises InvalidJSON if the model does not write it.
     """
-
-    def check(question: str, passages: Sequence[Chunk]) -> tuple[Chunk, str] | None:
-        found = complete_json(llm, check_prompt(question, passages), FoundAnswer, CHECK_TOKENS)
-        chunk = next((source.chunk for source in assign_sources(passages) if source.id == found.source), None)
-        return (chunk, found.quote) if found.answered and chunk and ground_quote(found.quote, chunk.text) else None
-
-    return check
+    found = complete_json(llm, check_prompt(question, passages), AnswerVerdict, CHECK_TOKENS)
+    chunk = next((source.chunk for source in assign_sources(passages) if source.id == found.source), None)
+    return (chunk, found.quote) if found.answered and chunk and ground_quote(found.quote, chunk.text) else None
 
 
 def _terms(text: str) -> frozenset[str]:
     return frozenset(analyze(text, stop_words=ENGLISH_STOP_WORDS, query=True))
-
-
-def _digits(terms: frozenset[str]) -> frozenset[str]:
-    return frozenset(term for term in terms if any(map(str.isdigit, term)))

@@ -1,6 +1,7 @@
 """Questions about your own documents, drafted and checked: one that a passage answers, one that nothing answers."""
 
 import contextlib
+import functools
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -71,17 +72,16 @@ def generate_questions(
     out: str | Path,
     per: Literal["chunk", "document"] = "chunk",
     retriever: Retriever | None = None,
-    check: AnswerCheck | None = None,
     k: int = 5,
 ) -> list[Record]:
     """Write a positive and a negative question about each passage to ``out``, and return all records of the file.
 
     ``passages`` are chunks or documents. Documents are cut at their headings, or used whole if ``per="document"``.
     A positive is kept if its quote is in the passage (``ground_quote``), its answer is in the quote, and ``llm``,
-    given the passage, answers it correctly (``contains_answer``). A negative is dropped if ``check`` finds an answer
-    in its passage or in the ``k`` passages that ``retriever`` finds for it. Defaults: BM25 over the passages, and
-    ``model_check(llm)``, or ``sentence_check`` for a small model. Both kinds must be questions, and repeat neither
-    their passage nor an earlier question.
+    given the passage, answers it correctly (``contains_answer``). A negative is dropped if a check finds an answer
+    in its passage or in the ``k`` passages that ``retriever`` (default: BM25 over the passages) finds for it; that is
+    ``model_check``, or ``sentence_check`` for a small model. Both kinds must be questions, and repeat neither their
+    passage nor an earlier question.
 
     A record is a line of JSON as in ``data/corpora/*/questions.jsonl``, with ``kind``, ``kept``, ``why`` and
     ``detail`` (if refused), the ``source`` chunk, ``model`` and ``key``. Lines may be edited, deleted and added;
@@ -109,9 +109,10 @@ def generate_questions(
     if not todo:
         return records
     retriever = retriever or BM25Index(search_chunks).search
-    if check is None and llm.needs_prefill:
-        check = sentence_check(ExtractiveReader(Encoder.load("minilm"), ANSWER_THRESHOLD))
-    check = check or model_check(llm)
+    check: AnswerCheck = functools.partial(model_check, llm=llm)
+    if llm.needs_prefill:
+        reader = ExtractiveReader(Encoder.load("minilm"))
+        check = functools.partial(sentence_check, reader=reader, threshold=ANSWER_THRESHOLD)
     with _estimated(todo, search_chunks, llm, k):
         for chunk in tqdm(todo, unit="passage"):
             kept = [(record["id"], record["text"]) for record in records if record.get("kept", True)]

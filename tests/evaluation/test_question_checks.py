@@ -73,7 +73,7 @@ def verdict(answered: object, source: str, quote: object) -> str:
 def test_a_model_must_quote_what_answers() -> None:
     quote = "From the fifth year of service it is 30"
     llm = Scripted(verdict(True, "S2", quote))
-    assert model_check(llm)("How much later?", CHUNKS) == (CHUNKS[1], quote)
+    assert model_check("How much later?", CHUNKS, llm) == (CHUNKS[1], quote)
     asked = json.loads(llm.prompts[0].turns[-1].text)
     assert [passage["text"] for passage in asked["passages"]] == [chunk.text for chunk in CHUNKS]
 
@@ -88,7 +88,7 @@ def test_a_model_must_quote_what_answers() -> None:
     ],
 )
 def test_a_verdict_without_a_quote_of_its_passage_finds_nothing(answered: bool, source: str, quote: str) -> None:
-    assert model_check(Scripted(verdict(answered, source, quote)))("?", CHUNKS) is None
+    assert model_check("?", CHUNKS, Scripted(verdict(answered, source, quote))) is None
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_verdict_without_a_quote_of_its_passage_finds_nothing(answered: bool, 
 )
 def test_no_json_is_no_verdict(text: str) -> None:
     with pytest.raises(InvalidJSON, match="scripted: The text is not JSON"):
-        model_check(Scripted(text))("?", CHUNKS)
+        model_check("?", CHUNKS, Scripted(text))
 
 
 class Letters:
@@ -113,8 +113,6 @@ class Letters:
 
 def test_the_sentence_check_goes_by_the_threshold() -> None:
     chunks = [Chunk("d", 0, "Aaaa bbb. Ccc cc.", 0, 17)]
-    reader = ExtractiveReader(Letters(), threshold=0.9)  # type: ignore[arg-type]
-    assert sentence_check(reader)("cc", chunks) == (chunks[0], "Ccc cc.")
-    assert sentence_check(reader)("abc", chunks) is None  # cosine with aaabbb: 6 / (4.243 * 1.732) = 0.82
-    with pytest.raises(ValueError, match="no threshold"):
-        sentence_check(ExtractiveReader(Letters()))  # type: ignore[arg-type]
+    reader = ExtractiveReader(Letters())  # type: ignore[arg-type]
+    assert sentence_check("cc", chunks, reader, 0.9) == (chunks[0], "Ccc cc.")
+    assert sentence_check("abc", chunks, reader, 0.9) is None  # cosine with aaabbb: 6 / (4.243 * 1.732) = 0.82

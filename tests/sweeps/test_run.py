@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import filelock
 import pytest
@@ -74,14 +75,10 @@ def double(monkeypatch: pytest.MonkeyPatch) -> Double:
 
 def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[Any]:
     """The calls of a function from now on."""
-    calls: list[Any] = []
     function = getattr(module, name)
-
-    def wrapper(*arguments: Any, **named: Any) -> Any:
-        calls.append(arguments)
-        return function(*arguments, **named)
-
-    monkeypatch.setattr(module, name, wrapper)
+    spy = create_autospec(function, side_effect=function)
+    monkeypatch.setattr(module, name, spy)
+    calls: list[Any] = spy.call_args_list
     return calls
 
 
