@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import wraps
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from typing import Any, Literal
 
@@ -33,34 +32,25 @@ class Check:
         return f"{self.status:4}  {self.name}: {self.found}{remedy}"
 
 
-def _names_a_missing_package(name: str) -> Callable[[Callable[..., Check]], Callable[..., Check]]:
-    """Turn an ImportError into a failed check ``name``, because the doctor must go on when a package is missing."""
-
-    def decorate(check: Callable[..., Check]) -> Callable[..., Check]:
-        @wraps(check)
-        def run(*arguments: Any) -> Check:
-            try:
-                return check(*arguments)
-            except ImportError as error:
-                return Check(name.format(*arguments), "fail", str(error), INSTALL)
-
-        return run
-
-    return decorate
-
-
 def checks() -> Iterator[Check]:
     """All checks, one by one; the models come last because they take longest."""
-    yield python()
-    yield packages()
+    yield run("Python", python)
+    yield run("packages", packages)
     yield from cache()
-    yield mode_and_key()
-    yield hub()
-    yield model("minilm", _encode)
-    yield model("smollm2", _generate)
+    yield run("mode", mode_and_key)
+    yield run("hub", hub)
+    yield run("model minilm", model, "minilm", _encode)
+    yield run("model smollm2", model, "smollm2", _generate)
 
 
-@_names_a_missing_package("Python")
+def run(name: str, check: Callable[..., Check], *arguments: Any) -> Check:
+    """The result of a check; a failed one if a package is missing, because the doctor must go on then."""
+    try:
+        return check(*arguments)
+    except ImportError as error:
+        return Check(name, "fail", str(error), INSTALL)
+
+
 def python() -> Check:
     """Whether the interpreter is new enough."""
     from packaging.specifiers import SpecifierSet
@@ -71,7 +61,6 @@ def python() -> Check:
     return Check("Python", "fail", running, f"Install Python {floor} and create the environment again with it.")
 
 
-@_names_a_missing_package("packages")
 def packages() -> Check:
     """Whether every required package is installed and new enough; extras are not checked."""
     from packaging.requirements import Requirement
@@ -111,7 +100,6 @@ def cache() -> Iterator[Check]:
     yield Check("disk", "ok" if enough else "fail", f"{free:.2f} GB free", remedy)
 
 
-@_names_a_missing_package("mode")
 def mode_and_key() -> Check:
     """The mode, the spending cap, and whether a key is set. The key is never shown."""
     from rag_lab.llm.spending import max_usd
@@ -131,7 +119,6 @@ def mode_and_key() -> Check:
     return Check("mode", "ok", found)
 
 
-@_names_a_missing_package("hub")
 def hub() -> Check:
     """Whether the Hugging Face hub can be reached. The bundled models do not need it."""
     import httpx2
@@ -147,7 +134,6 @@ def hub() -> Check:
     return Check("hub", "ok", "reached")
 
 
-@_names_a_missing_package("model {}")
 def model(name: str, use: Callable[[str], str]) -> Check:
     """Whether a bundled model loads and works. ``use`` runs it and returns where it came from."""
     from rag_lab.models.hub import BUNDLED

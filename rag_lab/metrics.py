@@ -98,14 +98,10 @@ def span_recall(chunks: Sequence[Chunk], gold: Sequence[GoldSpan]) -> float:
     """
     total = covered = 0
     for doc_id in {span.doc_id for span in gold}:
-        wanted = _union((span.start, span.end) for span in gold if span.doc_id == doc_id)
-        found = _union((chunk.start, chunk.end) for chunk in chunks if chunk.doc_id == doc_id)
-        total += sum(end - start for start, end in wanted)
-        covered += sum(
-            max(0, min(end, found_end) - max(start, found_start))
-            for start, end in wanted
-            for found_start, found_end in found
-        )
+        wanted = [(span.start, span.end) for span in gold if span.doc_id == doc_id]
+        found = [(chunk.start, chunk.end) for chunk in chunks if chunk.doc_id == doc_id]
+        total += _union_length(wanted)
+        covered += _union_length(wanted) + _union_length(found) - _union_length(wanted + found)
     if not total:
         raise ValueError("span recall is not defined for gold without characters; leave such questions out.")
     return covered / total
@@ -128,12 +124,8 @@ def bootstrap_ci(
         raise ValueError(f"level is {level}, n_resamples {n_resamples}; use 0 < level < 1 and n_resamples >= 1.")
     rng = np.random.default_rng(seed)
     rows = max(1, 2_000_000 // array.size)  # resamples per batch: at most 16 MB of indices, unless one is larger
-    means = np.concatenate(
-        [
-            array[rng.integers(array.size, size=(min(rows, n_resamples - done), array.size))].mean(axis=1)
-            for done in range(0, n_resamples, rows)
-        ]
-    )
+    sizes = [min(rows, n_resamples - done) for done in range(0, n_resamples, rows)]
+    means = np.concatenate([array[rng.integers(array.size, size=(n, array.size))].mean(axis=1) for n in sizes])
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(array.mean()), float(low), float(high), array.size)
 
@@ -224,12 +216,10 @@ def _discounted(gains: Sequence[int]) -> float:
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
 
 
-def _union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The union of the ranges, as disjoint ranges in ascending order."""
-    union: list[tuple[int, int]] = []
+def _union_length(ranges: Iterable[tuple[int, int]]) -> int:
+    """How many positions lie in at least one of the ranges."""
+    length = reached = 0
     for start, end in sorted(ranges):
-        if union and start <= union[-1][1]:
-            union[-1] = (union[-1][0], max(end, union[-1][1]))
-        else:
-            union.append((start, end))
-    return union
+        length += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return length

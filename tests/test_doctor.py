@@ -88,8 +88,12 @@ def test_a_missing_package_does_not_end_the_checks(
     package: str, check: Callable[..., Check], arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    found = check(*arguments)
-    assert (found.status, found.remedy) == ("fail", f'"{sys.executable}" -m pip install -r requirements.txt')
+    found = doctor.run("it", check, *arguments)
+    assert (found.name, found.status, found.remedy) == (
+        "it",
+        "fail",
+        f'"{sys.executable}" -m pip install -r requirements.txt',
+    )
     assert package in found.found
 
 

@@ -16,6 +16,7 @@ from rag_lab.retrieval.rerankers import Reranker, cross_encoder, listwise, max_s
 from rag_lab.storage import cached_array, content_key
 
 Item = TypeVar("Item")
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")  # a server of one's own needs no key
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def missing(models: Models) -> list[str]:
     kinds: dict[str, hub.ModelKind] = {models.reranker: "classifier", models.llm: "language model"}
     for name in dict.fromkeys(models.names):
         if is_paid(name):
-            if settings.mode() == "offline" or not _has_key():
+            key = settings.mode() == "replay" or any(os.environ.get(variable) for variable in KEYS)
+            if settings.mode() == "offline" or not key:
                 problems.append(f"{name}: set ANTHROPIC_API_KEY and RAG_LAB_MODE=live")
             continue
         try:
@@ -86,11 +88,6 @@ def missing(models: Models) -> list[str]:
         if traits.remote_code:
             problems.append(f"{models.encoder}: it runs code from its repository; read it, then --allow-remote-code")
     return problems
-
-
-def _has_key() -> bool:
-    names = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")
-    return settings.mode() == "replay" or any(os.environ.get(name) for name in names)
 
 
 def revision(name: str) -> str:

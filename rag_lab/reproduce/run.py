@@ -115,9 +115,10 @@ def reproduce(
         "command": _command_line(recipe, offline, chosen or {}),
     }
     path, kept_because = results.RESULTS / f"{recipe.id}.json", ""
+    by_paper = path.exists() and "--offline" not in _read(path)["provenance"]["command"].split()
     if replace(models, allow_remote_code=own.allow_remote_code) != own:
         kept_because = "not the row's own models and questions"
-    elif offline and own != recipe.paper[0] and path.exists() and not _is_offline(_read(path)):
+    elif offline and own != recipe.paper[0] and by_paper:
         kept_because = "the record is of the paper's own models"
         if not repeat:
             print(f"  {kept_because}\n")
@@ -158,10 +159,6 @@ def _files(recipe: Recipe, models: Models, offline: bool) -> list[Path]:
 def _read(path: Path) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return result
-
-
-def _is_offline(result: dict[str, Any]) -> bool:
-    return "--offline" in result["provenance"]["command"].split()
 
 
 def _row(one: Comparison, because: str) -> dict[str, Any]:
