@@ -26,6 +26,15 @@ class CallFailed(RuntimeError):  # noqa: N818
 class LanguageModel(Protocol):
     """What the rest of the package uses of a language model. See ``LocalLLM`` and ``ClaudeLLM`` for the errors."""
 
+    dtype: str  # the precision of the weights; "" if unknown
+    window: int  # the most tokens that prompt and answer may have together
+    thinking_tokens: int  # that the model may think on top of ``max_tokens``; they count towards the window
+    paid: bool  # whether calls cost money. They are then estimated, capped and recorded
+    enforces_schema: bool  # whether answers always follow a JSON schema. If not, the prompt only describes it
+    needs_prefill: (
+        bool  # whether the model is small: its answers are more useful if the prompt holds their first words
+    )
+
     @property
     def name(self) -> str:
         """The name that results show."""
@@ -33,30 +42,6 @@ class LanguageModel(Protocol):
     @property
     def identity(self) -> str:
         """What results are stored under, together with ``dtype``: the same weights have the same identity."""
-
-    @property
-    def dtype(self) -> str:
-        """The precision of the weights; "" if unknown."""
-
-    @property
-    def window(self) -> int:
-        """The most tokens that prompt and answer may have together."""
-
-    @property
-    def thinking_tokens(self) -> int:
-        """Tokens that the model may think on top of ``max_tokens``; they count towards the window."""
-
-    @property
-    def paid(self) -> bool:
-        """Whether calls cost money. They are then estimated, capped and recorded."""
-
-    @property
-    def enforces_schema(self) -> bool:
-        """Whether answers always follow a requested JSON schema. If not, it is only described in the prompt."""
-
-    @property
-    def needs_prefill(self) -> bool:
-        """Whether the model is small: its answers are more useful if the prompt holds their first words."""
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text on its own."""

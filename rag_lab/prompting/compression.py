@@ -53,7 +53,7 @@ class _Relevance(BaseModel):
     helps: bool
 
 
-def keep_judge(llm: LanguageModel, batch_size: int = 8) -> Reranker:
+def keep_judge(llm: LanguageModel) -> Reranker:
     """A reranker that asks ``llm`` whether a passage helps to answer the question; scores are in [0, 1].
 
     If the model gives likelihoods (a local one does), the score is the probability of "Yes" against "No". Choose the
@@ -64,8 +64,7 @@ def keep_judge(llm: LanguageModel, batch_size: int = 8) -> Reranker:
     def score(question: str, texts: list[str]) -> list[float]:
         prompts = _prompts(question, texts, "Does the passage help to answer the question? Answer Yes or No.")
         if gives_likelihoods(llm):
-            yes = llm.log_likelihoods(prompts, ["Yes"] * len(texts), batch_size)
-            no = llm.log_likelihoods(prompts, ["No"] * len(texts), batch_size)
+            yes, no = (llm.log_likelihoods(prompts, [word] * len(texts)) for word in ("Yes", "No"))
             return [1 / (1 + math.exp(b - a)) for a, b in zip(yes, no, strict=True)]
         return [float(complete_json(llm, each, _Relevance, max_tokens=20).helps) for each in prompts]
 

@@ -39,7 +39,7 @@ def with_first_stage(reranker: Reranker, weight: float = 1.0) -> Reranker:
     return lambda question, hits: reciprocal_rank_fusion([hits, reranker(question, hits)], weights=[1.0, weight])
 
 
-def query_likelihood(llm: ScoringModel, batch_size: int = 8) -> Reranker:
+def query_likelihood(llm: ScoringModel) -> Reranker:
     """Score by the likelihood of the question after the passage: the mean log-probability per token, in nats.
 
     Sachan et al. 2022, "Improving Passage Retrieval with Zero-Shot Question Generation", section 2.2 and its prompt.
@@ -50,20 +50,19 @@ def query_likelihood(llm: ScoringModel, batch_size: int = 8) -> Reranker:
         if not length:
             raise ValueError("The question is empty; ask something.")
         prompts = [Prompt.of(f"Passage: {text}\nPlease write a question based on this passage.") for text in texts]
-        totals = llm.log_likelihoods(prompts, [question] * len(texts), batch_size)
-        return [total / length for total in totals]
+        return [total / length for total in llm.log_likelihoods(prompts, [question] * len(texts))]
 
     return by_score(score)
 
 
-def max_sim(encoder: Encoder, keep: int = 10_000) -> Reranker:
+def max_sim(encoder: Encoder) -> Reranker:
     """Score by late interaction: the sum, over the question's tokens, of the highest cosine with a passage token.
 
     Khattab & Zaharia 2020, "ColBERT", section 3.3, on a model that was not trained for it; special tokens are left
-    out. The token vectors of the last ``keep`` texts stay in memory (4 · d bytes per token).
+    out. The token vectors of the last 10,000 texts stay in memory (4 · d bytes per token).
     """
 
-    @functools.lru_cache(maxsize=keep)
+    @functools.lru_cache(maxsize=10_000)
     def vectors(text: str, kind: Kind) -> Vectors:
         found, ranges = encoder.token_vectors(text, kind)
         found = found[ranges[:, 0] < ranges[:, 1]]
@@ -102,8 +101,8 @@ def cross_encoder(name: str, dtype: str | None = None, device: str | None = None
         length += tokenizer.num_special_tokens_to_add(pair=True)
         if length >= window:
             raise ValueError(f"The question has {length} tokens; {name} reads {window} with the passage: shorten it.")
-        scores: list[float] = []
         cut = {"truncation": "only_second", "max_length": window, "padding": True, "return_tensors": "pt"}
+        scores: list[float] = []
         for start in range(0, len(texts), batch_size):
             batch = texts[start : start + batch_size]
             pairs = tokenizer([question] * len(batch), batch, **cut).to(device)

@@ -9,7 +9,7 @@ from rag_lab.llm.prompt import Prompt
 from tests.support.local_model import smollm2
 from tests.support.messages_server import MessagesServer, running_server  # noqa: F401
 
-MEMBERS = [name for name in vars(LanguageModel) if not name.startswith("_")]
+MEMBERS = [*LanguageModel.__annotations__, *(name for name in vars(LanguageModel) if not name.startswith("_"))]
 
 
 def test_both_have_every_member() -> None:

@@ -45,7 +45,7 @@ def backwards(question: str, hits: Sequence[Hit]) -> list[Hit]:
 def likelihoods(scores: dict[str, float], seen: list[str]) -> Any:
     """STAND-IN for a LocalLLM: a question has one token, and the log-likelihood that ``scores`` gives its passage."""
 
-    def log_likelihoods(prompts: list[Prompt], questions: list[str], batch_size: int) -> list[float]:
+    def log_likelihoods(prompts: list[Prompt], questions: list[str]) -> list[float]:
         passages = [prompt.turns[0].text.removeprefix("Passage: ").split("\n")[0] for prompt in prompts]
         seen.extend(passages)
         return [scores[passage] for passage in passages]
