@@ -82,8 +82,12 @@ def check_scores(attempt: tuple[int, int, float]) -> str | None:
 def check_failure_modes(attempt: Mapping[str, str]) -> str | None:
     """The failure mode of each of ``CASES``, by letter."""
     for letter, case in CASES.items():
-        given = attempt.get(letter, "")
-        found = diagnose(_answer(case), QUESTION)
+        sources = tuple(assign_sources(case.prompt))
+        hits = tuple(Hit(chunk, 1.0, rank) for rank, chunk in enumerate(case.retrieved, 1))
+        dropped = tuple(Dropped(chunk, "budget", "no room") for chunk in case.retrieved if chunk not in case.prompt)
+        trace = Trace(QUESTION.text, hits, dropped, completion_text=case.text)
+        answer = Answer(case.text, "answered", sources, validate_citations(case.text, sources), trace)
+        given, found = attempt.get(letter, ""), diagnose(answer, QUESTION)
         if given != found.failure_mode:
             return f"{letter} is not {given!r}. {found.reason}"
     return None
@@ -124,11 +128,3 @@ def check_honest(attempt: Callable[[np.ndarray, np.ndarray], tuple[int, float]])
         if not np.isclose(mean, scores[best, ~chosen].mean()):
             return "report its mean on the other half, the questions that did not choose it"
     return None
-
-
-def _answer(case: Case) -> Answer:
-    sources = tuple(assign_sources(case.prompt))
-    hits = tuple(Hit(chunk, 1.0, rank) for rank, chunk in enumerate(case.retrieved, 1))
-    dropped = tuple(Dropped(chunk, "budget", "no room") for chunk in case.retrieved if chunk not in case.prompt)
-    trace = Trace(QUESTION.text, hits, dropped, completion_text=case.text)
-    return Answer(case.text, "answered", sources, validate_citations(case.text, sources), trace)

@@ -54,35 +54,28 @@ def check_verdicts(attempt: Sequence[str]) -> str | None:
     return None
 
 
-def questions_needed() -> int:
-    """The fewest questions at which two independent failure rates differ by more than 1.96 standard errors."""
+def check_questions_needed(attempt: float) -> str | None:
+    """The fewest questions at which two independent failure rates differ by more than 1.96 standard errors.
+
+    Two more or fewer are accepted, for rounding on the way.
+    """
     rates = published("anthropic_failure_rates").values
     before, after = (rates[name] / 100 for name in (BEFORE, AFTER))
     variance = before * (1 - before) + after * (1 - after)
-    return math.floor(1.96**2 * variance / (before - after) ** 2) + 1
-
-
-def check_questions_needed(attempt: float) -> str | None:
-    """``questions_needed``; two more or fewer are accepted, for rounding on the way."""
-    right = questions_needed()
+    right = math.floor(1.96**2 * variance / (before - after) ** 2) + 1
     if attempt < right - 2:
         return "too few: the variances of both rates add up, p(1 − p) for each"
     formula = "1.96²·(p₁(1 − p₁) + p₂(1 − p₂)) / (p₁ − p₂)², rates as shares"
     return f"more than needed: {formula}" if attempt > right + 2 else None
 
 
-def largest_gap() -> float:
+def check_largest_gap(attempt: float) -> str | None:
     """By how many points the hit rate can at most exceed mean recall on the cookbook's questions.
 
     A question with g golden chunks that has a hit has at least 1/g of its recall.
     """
     counts = published("cookbook_data_shape").values["queries by golden chunks"]
-    return 100 * sum(count * (1 - 1 / gold) for gold, count in counts.items()) / sum(counts.values())
-
-
-def check_largest_gap(attempt: float) -> str | None:
-    """``largest_gap`` in points."""
-    right = largest_gap()
+    right = 100 * sum(count * (1 - 1 / gold) for gold, count in counts.items()) / sum(counts.values())
     slips = {right / 100: "right as a share: times 100 for points"}
     hint = "a question with g golden chunks loses at most 1 − 1/g; mean over all questions, those with one included"
     return number_hint(attempt, right, slips, hint)
