@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import regex
 
@@ -63,14 +64,14 @@ def mentions_answer(text: str, accepted: Iterable[str]) -> bool:
     plain = _plain(text)
     if any(n in plain for answer in accepted if (n := _plain(answer))):
         return True
-    numeric = [answer for answer in accepted if find_numbers(answer)]
+    numeric = {answer: _number(answer) for answer in accepted if find_numbers(answer)}
     if not numeric:
         return False
-    wanted = {value for answer in numeric for value in _number(answer)}
-    if wanted and any(wanted & number.values for number in find_numbers(text)):
+    wanted = frozenset[Any]().union(*numeric.values())
+    if any(wanted & number.values for number in find_numbers(text)):
         return True
     plain = _plain(_in_digits(text))
-    return any(_plain(_in_digits(answer)) in plain for answer in numeric if not _number(answer))
+    return any(_plain(_in_digits(answer)) in plain for answer, values in numeric.items() if not values)
 
 
 def contains_answer(text: str, answers: Sequence[str]) -> bool:
@@ -86,13 +87,13 @@ def contains_answer(text: str, answers: Sequence[str]) -> bool:
             f"the accepted answers are {answers!r}; give a list of one or more strings that are not blank."
         )
     whole = _with_number_marks(text)
-    for answer in answers:
+
+    def contains(answer: str) -> bool:
         part = _with_number_marks(answer)
-        if _contains_words(part, whole) if part else _contains_words(answer.strip(), text):
-            return True
-        if _contains_numbers(answer, text, whole):
-            return True
-    return False
+        found = _contains_words(part, whole) if part else _contains_words(answer.strip(), text)
+        return found or _contains_numbers(answer, text, whole)
+
+    return any(map(contains, answers))
 
 
 def _plain(text: str) -> str:
@@ -112,12 +113,10 @@ def _in_digits(text: str) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _number(answer: str) -> frozenset:
+def _number(answer: str) -> frozenset[Any]:
     """The values of an answer that is a single number, with or without a unit; none for any other answer."""
     found = find_numbers(answer)
-    if len(found) == 1 and found[0].text.strip() == answer.strip():
-        return frozenset(found[0].values)
-    return frozenset()
+    return found[0].values if [n.text.strip() for n in found] == [answer.strip()] else frozenset()
 
 
 def _with_number_marks(text: str) -> str:
@@ -126,15 +125,9 @@ def _with_number_marks(text: str) -> str:
 
 def _contains_words(part: str, whole: str) -> bool:
     """Whether ``whole`` contains ``part`` as whole words; Hebrew words may have prefixes."""
-    if not part:
-        return False
-    before, after = (rf"(?<!{_WORD})", rf"(?!{_WORD})")
-    if regex.match(r"\p{Hebrew}", part):
-        before += "[ובהכלמש]{0,2}"
-    if regex.match(f"[{UNSPACED}]", part):
-        before = ""
-    if regex.match(f"[{UNSPACED}]", part[-1]):
-        after = ""
+    before = "" if regex.match(f"[{UNSPACED}]", part) else rf"(?<!{_WORD})"
+    before += "[ובהכלמש]{0,2}" if regex.match(r"\p{Hebrew}", part) else ""
+    after = "" if regex.match(f"[{UNSPACED}]", part[-1]) else rf"(?!{_WORD})"
     return regex.search(before + regex.escape(part) + after, whole, regex.V1) is not None
 
 
@@ -143,9 +136,6 @@ def _contains_numbers(answer: str, text: str, whole: str) -> bool:
     numbers = [number for number in find_numbers(answer) if number.unit or not number.weak]
     if not numbers or unsupported_numbers(answer, text):
         return False
-    words, last = [], 0
-    for number in numbers:
-        words.append(answer[last : number.start])
-        last = number.end
-    normal = filter(None, map(_with_number_marks, [*words, answer[last:]]))
-    return all(_contains_words(part, whole) for part in normal)
+    bounds = zip([0, *(n.end for n in numbers)], [*(n.start for n in numbers), len(answer)], strict=True)
+    parts = filter(None, (_with_number_marks(answer[start:end]) for start, end in bounds))
+    return all(_contains_words(part, whole) for part in parts)

@@ -46,12 +46,9 @@ def find_numbers(text: str) -> list[Number]:
     after_word = False
     for match in _lexicon().number.finditer(text):
         number = _parse(match)
-        joined = _join_words(found[-1], number, text) if after_word and match["word"] else None
+        joined = _join_words(found.pop(), number, text) if after_word and match["word"] else [number]
         after_word = bool(match["word"])
-        if joined:
-            found[-1] = joined
-        else:
-            found.append(number)
+        found += joined
     whole: list[Number] = []
     for number in found:
         # The scale word and the unit of a number may have been found as the next number ("3 million", 5千米).
@@ -92,53 +89,33 @@ _TIMES = (
 _TIME = rf"(?<![\d.,:])(?:{'|'.join(_TIMES)})"
 
 
-@dataclass(frozen=True)
 class _Lexicon:
     """``data/number_words.yaml`` by form (lower case → meaning), and the patterns made of its forms."""
 
-    words: dict[str, int]  # with weak words and scales
-    scales: dict[str, int]
-    units: dict[str, str]
-    months: dict[str, int]
-    pairs: dict[str, str]  # forms that mean two of a unit
-    weak: frozenset[str]
-    weak_months: frozenset[str]
-    joiners: frozenset[str]
-    number: regex.Pattern[str]  # a date, a time, digits, a Chinese numeral or a word; each has its group
-    unit_after: regex.Pattern[str]
-    unit_before: regex.Pattern[str]  # searched backwards
-    scale_after: regex.Pattern[str]
-    counter_after: regex.Pattern[str]
+    def __init__(self) -> None:
+        lists = yaml.safe_load(WORDS.read_text(encoding="utf-8"))
+        words, weak, scales, units = (_by_form(lists[key]) for key in ("words", "weak_words", "scales", "units"))
+        self.scales, self.units, self.words = scales, units | {"百分之": "percent"}, words | weak | scales
+        self.months = {form: number for number, forms in lists["months"].items() for form in forms}
+        self.pairs: dict[str, str] = lists["pairs"]  # forms that mean two of a unit
+        self.weak, self.weak_months, self.joiners = {*weak, *scales}, lists["weak_months"], lists["joiners"]
+        # A date, a time, digits, a Chinese numeral or a word; each has its group.
+        kinds = {"date": _DATE.replace("MONTH", _one_of(self.months)), "time": _TIME, "digits": _DIGITS}
+        kinds["han"] = rf"(?:(?!百分之){_HAN})++"
+        # Hebrew attaches prepositions, the article and "and" to the word.
+        forms = _one_of([*self.words, *self.pairs])
+        word = rf"(?<![\p{{L}}\p{{M}}\p{{N}}])[ובהכלמש]{{0,2}}(?i:(?P<word>{forms}))"
+        named = [f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items()]
+        self.number = regex.compile("|".join([*named, word]), regex.V0)
+        self.unit_after = regex.compile(rf"[\s\u200c-]{{0,2}}(?i:(?P<form>{_one_of(units)}))")
+        # Currency signs and codes, and the Chinese per cent, may come first. Searched backwards.
+        first = ["百分之", *(form for form in units if regex.fullmatch(r"[a-z]{3}|us\$|\P{L}", form))]
+        self.unit_before = regex.compile(rf"(?r)(?<!\p{{L}})(?i:(?P<form>{'|'.join(map(regex.escape, first))}))\s?\Z")
+        self.scale_after = regex.compile(rf"\s?(?i:(?P<form>{_one_of(scales)}))")
+        self.counter_after = regex.compile("|".join(lists["counters"]))
 
 
-@functools.cache
-def _lexicon() -> _Lexicon:
-    lists = yaml.safe_load(WORDS.read_text(encoding="utf-8"))
-    words, weak, scales, units = (_by_form(lists[key]) for key in ("words", "weak_words", "scales", "units"))
-    months = {form: number for number, forms in lists["months"].items() for form in forms}
-    pairs = lists["pairs"]
-    # Currency signs and codes, and the Chinese per cent, may come first.
-    first = ["百分之", *(form for form in units if regex.fullmatch(r"[a-z]{3}|us\$|\P{L}", form))]
-    # Hebrew attaches prepositions, the article and "and" to the word.
-    word = rf"(?<![\p{{L}}\p{{M}}\p{{N}}])[ובהכלמש]{{0,2}}(?i:(?P<word>{_one_of([*words, *weak, *scales, *pairs])}))"
-    kinds = {"date": _DATE.replace("MONTH", _one_of(months)), "time": _TIME, "digits": _DIGITS}
-    kinds["han"] = rf"(?:(?!百分之){_HAN})++"
-    named = [f"(?P<{kind}>{pattern})" for kind, pattern in kinds.items()]
-    return _Lexicon(
-        words=words | weak | scales,
-        scales=scales,
-        units=units | {"百分之": "percent"},
-        months=months,
-        pairs=pairs,
-        weak=frozenset({*weak, *scales}),
-        weak_months=frozenset(lists["weak_months"]),
-        joiners=frozenset(lists["joiners"]),
-        number=regex.compile("|".join([*named, word]), regex.V0),
-        unit_after=regex.compile(rf"[\s\u200c-]{{0,2}}(?i:(?P<form>{_one_of(units)}))"),
-        unit_before=regex.compile(rf"(?r)(?<!\p{{L}})(?i:(?P<form>{'|'.join(map(regex.escape, first))}))\s?\Z"),
-        scale_after=regex.compile(rf"\s?(?i:(?P<form>{_one_of(scales)}))"),
-        counter_after=regex.compile("|".join(lists["counters"])),
-    )
+_lexicon = functools.cache(_Lexicon)
 
 
 def _by_form(lists: dict[Any, list[str]]) -> dict[str, Any]:
@@ -239,10 +216,10 @@ def _han_value(numeral: str) -> int:
     return total + section + digit
 
 
-def _join_words(before: Number, word: Number, text: str) -> Number | None:
-    """The number of two words (twenty-five, עשרים וחמישה, two hundred), or None if they are two numbers."""
+def _join_words(before: Number, word: Number, text: str) -> list[Number]:
+    """The number of two words (twenty-five, עשרים וחמישה, two hundred), or the two if they are two numbers."""
     if before.unit or word.unit or text[before.end : word.start].lower() not in _lexicon().joiners:
-        return None
+        return [before, word]
     (a,), (b,) = before.values, word.values
     if word.text.lower() in _lexicon().scales and a < b:
         value = a * b
@@ -251,8 +228,8 @@ def _join_words(before: Number, word: Number, text: str) -> Number | None:
     ):
         value = a + b
     else:
-        return None
-    return Number(before.start, word.end, text[before.start : word.end], "number", frozenset({value}))
+        return [before, word]
+    return [Number(before.start, word.end, text[before.start : word.end], "number", frozenset({value}))]
 
 
 def _with_unit(number: Number, text: str, taken: int) -> Number:
@@ -268,13 +245,12 @@ def _with_unit(number: Number, text: str, taken: int) -> Number:
         end, weak = scale.end(), False
         after = lexicon.unit_after.match(text, end)
     before = None if after else lexicon.unit_before.search(text[max(taken, number.start - 6) : number.start])
-    unit = after or before
-    if not unit and values != {Decimal(1)} and lexicon.counter_after.match(text, end):
+    found = after or before
+    if not found and values != {Decimal(1)} and lexicon.counter_after.match(text, end):
         weak = False
+    unit = lexicon.units[found["form"].lower()] if found else ""
     start, end = number.start - (len(before[0]) if before else 0), after.end() if after else end
-    return Number(
-        start, end, text[start:end], "number", values, lexicon.units[unit["form"].lower()] if unit else "", weak
-    )
+    return Number(start, end, text[start:end], "number", values, unit, weak)
 
 
 _ITEM_NUMBER = regex.compile(r"\s*(?:[-*+•]\s+)?\d{1,3}[.)](?=\s)")
@@ -293,10 +269,14 @@ def unsupported_numbers(claim: str, source: str) -> list[Number]:
     for number in find_numbers(source):
         for key in _keys(number):
             units_by_value.setdefault(key, set()).add(number.unit)
+
+    def is_supported(number: Number) -> bool:
+        units = set[str]().union(*(units_by_value.get((number.kind, value), ()) for value in number.values))
+        return bool(units) and (not number.unit or number.unit in units or "" in units)
+
     item = _ITEM_NUMBER.match(claim)
-    begin = item.end() if item else 0
-    claimed = [n for n in find_numbers(claim) if n.start >= begin and (n.unit or not n.weak)]
-    return [number for number in claimed if not _is_supported(number, units_by_value)]
+    claimed = [n for n in find_numbers(claim) if n.start >= (item.end() if item else 0) and (n.unit or not n.weak)]
+    return [number for number in claimed if not is_supported(number)]
 
 
 def _keys(number: Number) -> Iterable[Any]:
@@ -308,8 +288,3 @@ def _keys(number: Number) -> Iterable[Any]:
         keys |= {("date", (y, month, d)) for y in {year, None} for d in {day, None}}
         keys |= {("number", part) for part in (year, day) if part is not None}
     return keys
-
-
-def _is_supported(number: Number, units_by_value: dict[Any, set[str]]) -> bool:
-    units = set[str]().union(*(units_by_value.get((number.kind, value), ()) for value in number.values))
-    return bool(units) and (not number.unit or number.unit in units or "" in units)
