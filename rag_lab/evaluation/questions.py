@@ -200,11 +200,10 @@ def _question_pair(
     kept: Sequence[tuple[str, str]],
 ) -> list[Record]:
     """The checked records of a positive and a negative question; ``kept`` are (id, text) of earlier questions."""
-    drafted, problem = NO_DRAFT, ""
     try:
-        drafted = draft(chunk, llm)
+        drafted, problem = draft(chunk, llm), ""
     except NoDraft as error:
-        problem = str(error)
+        drafted, problem = NO_DRAFT, str(error)
     language = str(chunk.metadata.get("language") or "en")
     span = ground_quote(drafted.quote, chunk.text)
     gold = (GoldSpan(chunk.doc_id, chunk.start + span[0], chunk.start + span[1]),) if span else ()

@@ -93,8 +93,7 @@ def run_sweep(
                 contextlib.closing(_answered(sweep, todo, executor)) as answered,
             ):
                 for number, found in answered:
-                    row = _row(sweep, sweep.configurations[number - 1], found)
-                    rows[number] = {"number": number, "key": keys[number]} | row
+                    rows[number] = {"number": number, "key": keys[number]} | _row(sweep, number, found)
                     append_jsonl(path, [rows[number]])
                     bar.update()
             write_atomic(path, jsonl_bytes(rows[number] for number in keys))
@@ -144,14 +143,14 @@ def _finished(path: Path, keys: Mapping[int, str], name: str) -> dict[int, dict[
     return rows
 
 
-def _row(sweep: Sweep, config: SweepConfig, results: Sequence[Result]) -> dict[str, Any]:
+def _row(sweep: Sweep, number: int, results: Sequence[Result]) -> dict[str, Any]:
     scores = answer_scores([result.outcome for result in results])
     modes = [result.diagnosis.failure_mode for result in results]
     details = [f"{result.diagnosis.failure_mode}: {result.diagnosis.detail}" for result in results]
     usage = sum((result.usage for result in results), Usage())
     return {
         "name": sweep.name,
-        "configuration": config.settings(),
+        "configuration": sweep.configurations[number - 1].settings(),
         "total": scores.total,
         "mean": interval_fields(scores.mean) if scores.mean else None,
         "counts": scores.counts,

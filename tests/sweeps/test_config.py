@@ -236,9 +236,7 @@ def grid(*counts: int) -> str:
     return "sweep:\n" + "".join(f"  {key}: {list(range(1, n + 1))}\n" for key, n in zip(keys, counts, strict=False))
 
 
-def test_a_grid_of_too_many_configurations_is_refused_before_it_is_expanded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_grid_of_too_many_configurations_is_refused_before_it_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(parse_sweep(grid(100, 100)).configurations) == config.MOST
     # Expanded, these would be 50 million dictionaries.
     monkeypatch.setattr(config.itertools, "product", lambda *_: pytest.fail("expanded"))

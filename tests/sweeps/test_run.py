@@ -225,11 +225,7 @@ CHANGES: dict[str, Callable[[Path, pytest.MonkeyPatch], None]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_changed_is_never_answered_with_an_old_row(
-    change: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    double: Double,
-    capsys: pytest.CaptureFixture[str],
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, double: Double, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "own.txt").write_text("Be kind.", encoding="utf-8")
     (tmp_path / "own.jsonl").write_text('{"role": "user", "text": "Hello"}\n' * 2, encoding="utf-8")
