@@ -64,9 +64,7 @@ def grouped_bars(
     width = 0.8 / len(series)
     for i, (name, values) in enumerate(series.items()):
         centre = positions + (i - (len(series) - 1) / 2) * width
-        error = None
-        if intervals is not None:
-            error = np.abs(np.array(intervals[name]).T - np.asarray(values))
+        error = np.abs(np.array(intervals[name]).T - np.asarray(values)) if intervals is not None else None
         axes.bar(
             centre,
             values,
@@ -139,12 +137,11 @@ def differences(axes: "Axes", labels: Sequence[str], series: Mapping[str, Sequen
     axes.axvline(0, color="#333333", linewidth=1)
     for i, (name, intervals) in enumerate(series.items()):
         shift = (i - (len(series) - 1) / 2) * 0.24
-        values = np.array([interval.value for interval in intervals])
-        bounds = np.array([(interval.low, interval.high) for interval in intervals])
+        values, low, high = np.array([(one.value, one.low, one.high) for one in intervals]).T
         axes.errorbar(
             values,
             rows + shift,
-            xerr=np.abs(bounds.T - values),
+            xerr=np.abs([values - low, high - values]),
             fmt=MARKERS[i],
             color=COLOURS[i],
             capsize=3,

@@ -142,10 +142,7 @@ def write_result(
 
 def digest(paths: Sequence[Path]) -> str:
     """SHA-256 over the files' bytes, in the given order: it ties a result to its data."""
-    total = hashlib.sha256()
-    for path in paths:
-        total.update(path.read_bytes())
-    return total.hexdigest()
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def load_result(id_: str) -> dict[str, Any]:

@@ -82,9 +82,8 @@ class ConditionResults:
         Raises ValueError if one of them is not a condition.
         """
         if unknown := [one for one in (first, second) if one not in self.conditions]:
-            raise ValueError(
-                f"There is no condition {unknown[0]!r}; there are: {', '.join(map(str, self.conditions))}."
-            )
+            known = ", ".join(map(str, self.conditions))
+            raise ValueError(f"There is no condition {unknown[0]!r}; there are: {known}.")
         a, b = (self.values(measure)[:, self.conditions.index(one)] for one in (first, second))
         return paired_difference(a, b)
 

@@ -67,12 +67,9 @@ class PositionCurve(ConditionResults):
     def classify(self, measure: Measure = "accuracy") -> CurveShape:
         """The curve's shape, as far as its contrasts show one.
 
-        If the ends are above the middle: ``U-shaped``; but if the ends differ and the weaker one is not above the
-        middle, ``primacy`` (the first is better) or ``recency`` (the last is). If the ends are below the middle:
-        ``inverted U``; but if the ends differ and the better one is not below the middle, primacy or recency. If only
-        first and last differ: primacy or recency. If no contrast excludes zero, or with fewer than seven questions:
-        ``flat``, which means that none was found with this many questions. Raises ValueError for fewer than three
-        positions.
+        ``U-shaped``: the ends are above the middle (``inverted U``: below) and, if they differ, so is each of them.
+        Else ``primacy`` if the first is better than the last, ``recency`` if it is worse. Else, and with fewer than
+        seven questions, ``flat``: none was found with this many. Raises ValueError for fewer than three positions.
         """
         values = self.values(measure)
         if values.shape[1] < 3:
