@@ -12,7 +12,7 @@ from rag_lab.llm import recordings, spending
 from rag_lab.llm.claude import ClaudeLLM, api_errors, completion, response_dollars
 from rag_lab.llm.language_model import CallFailed, LanguageModel, Sampling
 from rag_lab.llm.prompt import Completion, Prompt
-from rag_lab.storage import write_atomic
+from rag_lab.storage import content_key, write_atomic
 
 MAX_REQUESTS, MAX_BYTES = 10_000, 100_000_000  # of one batch; the API takes 100,000 and 256 MB
 
@@ -40,7 +40,7 @@ def complete_batch(
     if not isinstance(llm, ClaudeLLM):
         raise ValueError(f"{llm.name} has no Message Batches; use Claude, or leave as_batch out.")
     requests = [llm.request(prompt, max_tokens, **sampling) for prompt in prompts]
-    keys = [recordings.key(llm.request_identity(body)) for body in requests]
+    keys = [content_key(llm.request_identity(body)) for body in requests]
     bodies = dict(zip(keys, requests, strict=True))
     missing = {key: body for key, body in bodies.items() if recordings.find(llm.request_identity(body)) is None}
     failures = _run(llm, missing, poll_seconds) if missing else {}

@@ -17,6 +17,7 @@ from rag_lab import settings
 from rag_lab.llm import pricing, recordings, spending
 from rag_lab.llm.language_model import CallFailed, Sampling, Schema
 from rag_lab.llm.prompt import Block, Completion, Prompt, Stream, Turn, Usage
+from rag_lab.storage import content_key
 
 if TYPE_CHECKING:
     import anthropic
@@ -159,7 +160,7 @@ class ClaudeLLM:
         For requests that ``complete`` does not make, such as documents with citations. Raises as ``complete`` does.
         """
         identity = self.request_identity(body)
-        with self._locks.setdefault(recordings.key(identity), threading.Lock()):
+        with self._locks.setdefault(content_key(identity), threading.Lock()):
             if record := recordings.find(identity):
                 return record
             client = self.client
@@ -249,7 +250,7 @@ class ClaudeLLM:
         if record is None:
             tokens = self._exact_tokens(body)
             counted = {"input_tokens": bound if tokens is None else tokens, "estimated": tokens is None}
-            record = recordings.keep(recordings.key(identity), self.model, counted)
+            record = recordings.keep(content_key(identity), self.model, counted)
         return int(record["input_tokens"])
 
     def _exact_tokens(self, body: Mapping[str, Any]) -> int | None:
@@ -279,7 +280,7 @@ class ClaudeLLM:
 
     def estimate_requests(self, bodies: Sequence[dict[str, Any]], batch: bool = False) -> pricing.Estimate:
         """``estimate`` for request bodies."""
-        unpaid = {recordings.key(self.request_identity(body)): body for body in bodies}
+        unpaid = {content_key(self.request_identity(body)): body for body in bodies}
         unpaid = {key: body for key, body in unpaid.items() if recordings.store().get(key) is None}
         calls = [priced_call(body, pricing.token_estimate) for body in unpaid.values()]
         return pricing.estimate(self.model, calls, cache=_longest_ttl(unpaid.values()), batch=batch)
@@ -356,7 +357,7 @@ class ClaudeLLM:
             reason = f"a prefix under its minimum length ({least}) is paid in full"
             warnings.warn(f"{self.name} cached nothing: {reason}.", stacklevel=2)
         record = {"response": response, "seconds": time.perf_counter() - call["started"], "dollars": call["dollars"]}
-        return recordings.keep(recordings.key(self.request_identity(body)), self.model, record)
+        return recordings.keep(content_key(self.request_identity(body)), self.model, record)
 
 
 def _content(blocks: Sequence[Block]) -> list[dict[str, Any]]:

@@ -30,16 +30,11 @@ def store() -> Store:
         return _open(folder() / "responses.jsonl")
 
 
-def key(request: Mapping[str, Any]) -> str:
-    """The key of a request: a hash of everything that shapes its response. It contains no API key."""
-    return content_key(request)
-
-
 def find(request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The recorded response, or None if the request must be sent (mode *live* only).
+    """The response recorded under ``content_key(request)``, or None if it must be sent (mode *live* only).
 
-    Raises RuntimeError in mode *offline*, in which only local models run, and LookupError in mode *replay* if the
-    request is not recorded.
+    ``request`` holds everything that shapes the response, and no API key. Raises RuntimeError in mode *offline*, in
+    which only local models run, and LookupError in mode *replay* if the request is not recorded.
     """
     mode = settings.mode()
     if mode == "offline":
@@ -47,23 +42,24 @@ def find(request: Mapping[str, Any]) -> dict[str, Any] | None:
             f"{request['model']} was not called: RAG_LAB_MODE is 'offline' (local models only). Set it to 'live' "
             "with a key in ANTHROPIC_API_KEY, or to 'replay' with a folder of recorded responses."
         )
-    if record := store().get(key(request)):
+    key = content_key(request)
+    if record := store().get(key):
         return record
     if mode == "replay":
         _open.cache_clear()  # the folder may have been copied here since it was opened
-        if record := store().get(key(request)):
+        if record := store().get(key):
             return record
         raise LookupError(
-            f"No recording of the request {first_words(request)!r} to {request['model']} (key {key(request)}) in "
+            f"No recording of the request {first_words(request)!r} to {request['model']} (key {key}) in "
             f"{folder()}: record it with RAG_LAB_MODE=live, or set RAG_LAB_CACHE to the folder of `recordings`."
         )
     return None
 
 
-def keep(name: str, model: str, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Store ``record`` under a ``key``, with the model and today's date; it is on disk when this returns."""
+def keep(key: str, model: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Store ``record`` under ``key``, with the model and today's date; it is on disk when this returns."""
     dated = {"model": model, "date": datetime.date.today().isoformat(), **record}
-    store().put(name, dated)
+    store().put(key, dated)
     return dated
 
 
