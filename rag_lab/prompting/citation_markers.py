@@ -1,6 +1,6 @@
 """Find citation markers in an answer while it is being written: [S1], [S1, S3], [S1–S3], (S1)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import regex
@@ -68,28 +68,16 @@ class Citation:
 MarkerEvent = TextDelta | Citation
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Run:
-    """Backticks or tildes in a row; more may follow."""
+    """Backticks or tildes in a row: more may follow, or it opened the code that is open."""
 
     mark: str
-    length: int
+    start: int
     opens_line: bool
     in_word: bool
-
-    @property
-    def may_be_fence(self) -> bool:
-        return self.length >= 3 and self.opens_line
-
-
-@dataclass(frozen=True)
-class _Code:
-    """Code that is open: the run that opened it, and whether it is fenced ("maybe": unless it closes on its line)."""
-
-    mark: str
-    length: int
-    start: int
-    fenced: Literal["no", "maybe", "yes"]
+    length: int = 0
+    fenced: Literal["no", "maybe", "yes"] = "no"  # of open code; "maybe": unless it closes on its line
 
 
 class MarkerScanner:
@@ -110,7 +98,7 @@ class MarkerScanner:
         self._context = ""  # its last characters
         self._line_blank = True  # only white space on this line so far
         self._run: _Run | None = None
-        self._code: _Code | None = None
+        self._code: _Run | None = None
 
     def feed(self, delta: str) -> list[MarkerEvent]:
         """Text and citations that are certain now."""
@@ -140,13 +128,15 @@ class MarkerScanner:
                 self._end_line()
             elif token.lastgroup == "run":
                 self._extend_run(token[0])
+            read = text[position:end]
             if is_marker:
-                marker = text[position:end]
-                self.citations.append(Citation(self._length, self._length + len(marker), marker, _cited_ids(marker)))
+                self.citations.append(Citation(self._length, self._length + len(read), read, _cited_ids(read)))
                 events += [TextDelta(text[emitted:position])] if emitted < position else []
                 events.append(self.citations[-1])
                 emitted = end
-            self._advance(text[position:end], is_marker)
+            self._length += len(read)
+            self._context = "" if is_marker else (self._context + read)[-_CONTEXT:]
+            self._line_blank = read == "\n" or (self._line_blank and read.isspace())
             position = end
         if emitted < position:
             events.append(TextDelta(text[emitted:position]))
@@ -168,18 +158,12 @@ class MarkerScanner:
                 return None if after.partial else marker.end(), False
         return marker.end(), True
 
-    def _advance(self, text: str, is_marker: bool) -> None:
-        self._length += len(text)
-        self._context = "" if is_marker else (self._context + text)[-_CONTEXT:]
-        self._line_blank = text == "\n" or (self._line_blank and text.isspace())
-
     def _extend_run(self, run: str) -> None:
-        if self._run:
-            self._run = replace(self._run, length=self._run.length + len(run))
-        else:
+        if self._run is None:
             # Han and Kana come after U+2E80: their texts have no space before code.
             in_word = self._context[-1:].isalpha() and self._context[-1:] < "\u2e80"
-            self._run = _Run(run[0], len(run), self._line_blank, in_word)
+            self._run = _Run(run[0], self._length, self._line_blank, in_word)
+        self._run.length += len(run)
 
     def _end_run(self, following: str) -> None:
         """If backticks or tildes have ended before ``following``: they open code, close it, or mean nothing."""
@@ -187,22 +171,24 @@ class MarkerScanner:
         self._run = None
         if run is None:
             return
+        may_be_fence = run.length >= 3 and run.opens_line
         if code is None:
-            if run.may_be_fence or (run.mark == "`" and not run.in_word):  # "Sana`a" opens nothing
-                fenced: Literal["no", "maybe", "yes"] = "no"
-                if run.may_be_fence:
-                    fenced = "yes" if run.mark == "~" else "maybe"
-                self._code = _Code(run.mark, run.length, self._length - run.length, fenced)
+            if may_be_fence:
+                run.fenced = "yes" if run.mark == "~" else "maybe"
+            if may_be_fence or (run.mark == "`" and not run.in_word):  # "Sana`a" opens nothing
+                self._code = run
         elif run.mark == code.mark and code.fenced == "yes":
-            if run.may_be_fence and run.length >= code.length and not following.isalnum():
+            if may_be_fence and run.length >= code.length and not following.isalnum():
                 self.fences.append((code.start, self._length))
                 self._code = None
         elif (run.mark, run.length) == (code.mark, code.length):
             self._code = None
 
     def _end_line(self) -> None:
-        if self._code and self._code.fenced != "yes":
-            self._code = replace(self._code, fenced="yes") if self._code.fenced == "maybe" else None
+        if self._code and self._code.fenced == "maybe":
+            self._code.fenced = "yes"
+        elif self._code and self._code.fenced == "no":
+            self._code = None
 
 
 def find_citations(answer: str) -> list[Citation]:
@@ -214,10 +200,8 @@ def find_citations(answer: str) -> list[Citation]:
 
 
 def _cited_ids(marker: str) -> tuple[str, ...]:
-    ids: dict[str, None] = {}
+    ids: list[int] = []
     for match in _CITED.finditer(marker):
         first, last = int(match[1]), int(match[2] or match[1])
-        wide = abs(last - first) >= MAX_RANGE
-        numbers = [first, last] if wide else range(min(first, last), max(first, last) + 1)
-        ids |= dict.fromkeys(f"S{number}" for number in numbers)
-    return tuple(ids)
+        ids += [first, last] if abs(last - first) >= MAX_RANGE else range(min(first, last), max(first, last) + 1)
+    return tuple(f"S{number}" for number in dict.fromkeys(ids))
