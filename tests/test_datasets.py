@@ -84,23 +84,18 @@ def test_a_question_that_its_document_contradicts_is_named(
         load_corpus("towns", corpora)
 
 
-def test_incomplete_and_repeated_questions_are_named(corpora: Path) -> None:
-    write(corpora, {key: value for key, value in UNANSWERABLE.items() if key != "language"})
-    with pytest.raises(ValueError, match="question 'q2' has no field 'language'"):
-        load_corpus("towns", corpora)
-    write(corpora, UNANSWERABLE, UNANSWERABLE)
-    with pytest.raises(ValueError, match="question 'q2' occurs twice"):
-        load_corpus("towns", corpora)
-
-
-def test_a_line_that_is_not_json_is_named_by_its_number(corpora: Path) -> None:
-    write(corpora, UNANSWERABLE)
-    with open(corpora / "towns" / "questions.jsonl", "a", encoding="utf-8") as file:
-        file.write('{"id": \n')
-    with pytest.raises(ValueError, match=r"questions\.jsonl, line 2 is not JSON"):
-        load_corpus("towns", corpora)
-    (corpora / "towns" / "questions.jsonl").write_text("[1]\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="is not a question; give one JSON object"):
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([json.dumps({k: v for k, v in UNANSWERABLE.items() if k != "language"})], "'q2' has no field 'language'"),
+        ([json.dumps(UNANSWERABLE)] * 2, "question 'q2' occurs twice"),
+        ([json.dumps(UNANSWERABLE), '{"id": '], r"questions\.jsonl, line 2 is not JSON"),
+        (["[1]"], "is not a question; give one JSON object"),
+    ],
+)
+def test_incomplete_repeated_and_malformed_questions_are_named(corpora: Path, lines: list[str], message: str) -> None:
+    (corpora / "towns" / "questions.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
         load_corpus("towns", corpora)
 
 
@@ -118,38 +113,25 @@ def test_an_unknown_corpus_raises_with_the_known_names(corpora: Path) -> None:
         load_corpus("villages", corpora)
 
 
-@pytest.mark.parametrize(
-    "load",
-    [
-        datasets.load_scifact,
-        datasets.load_nfcorpus,
-        datasets.load_codebases,
-        datasets.load_nq_oracle,
-        datasets.load_kv_pairs,
-    ],
-)
+@pytest.mark.parametrize("name", ["scifact", "nfcorpus", "codebases", "nq_oracle", "kv_pairs"])
 def test_an_absent_set_is_one_sentence_with_file_address_and_folder(
-    load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAG_LAB_DATA", str(tmp_path / "chosen"))
     monkeypatch.setenv("RAG_LAB_CACHE", str(tmp_path / "cache"))
     with pytest.raises(FileNotFoundError) as error:
-        load()
-    message = str(error.value)
-    assert str(tmp_path / "chosen") in message
-    assert str(tmp_path / "cache") in message
-    assert "https://" in message
-    assert "python -m rag_lab fetch" in message
-    assert "\n" not in message
+        getattr(datasets, f"load_{name}")()
+    parts = (str(tmp_path / "chosen"), str(tmp_path / "cache"), "https://", "python -m rag_lab fetch")
+    assert all(part in str(error.value) for part in parts)
+    assert "\n" not in str(error.value)
 
 
 def test_scifact_with_other_counts_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "beir" / "scifact"
     (folder / "qrels").mkdir(parents=True)
     (folder / "corpus.jsonl").write_text('{"_id": "7", "title": "T", "text": "words"}\n', encoding="utf-8")
-    (folder / "queries.jsonl").write_text(
-        '{"_id": "1", "text": "claim"}\n{"_id": "2", "text": "not judged"}\n', encoding="utf-8"
-    )
+    queries = '{"_id": "1", "text": "claim"}\n{"_id": "2", "text": "not judged"}\n'
+    (folder / "queries.jsonl").write_text(queries, encoding="utf-8")
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\t7\t1\n", encoding="utf-8")
     monkeypatch.setenv("RAG_LAB_DATA", str(tmp_path))
     with pytest.raises(ValueError, match=r"\(1, 1, 1\)"):

@@ -64,6 +64,7 @@ def test_a_marker_in_any_of_its_forms_is_read(answer: str, expected: list[tuple[
         "[S1",
         "[S1)",
         "[S1234567]",
+        "[S\U00016d70]",  # a digit newer than Python's tables
     ],
 )
 def test_code_indexes_links_and_numbers_that_look_like_ids_are_not_read(answer: str) -> None:
@@ -98,10 +99,8 @@ def test_a_wide_range_cites_its_two_ends() -> None:
 
 def test_a_citation_knows_its_place() -> None:
     answer = "😀 כלבים [S1, S2] [S3]"
-    assert find_citations(answer) == [
-        Citation(8, 16, "[S1, S2]", ("S1", "S2")),
-        Citation(17, 21, "[S3]", ("S3",)),
-    ]
+    expected = [Citation(8, 16, "[S1, S2]", ("S1", "S2")), Citation(17, 21, "[S3]", ("S3",))]
+    assert find_citations(answer) == expected
 
 
 def test_a_bracket_over_the_limit_is_text() -> None:
@@ -178,7 +177,3 @@ def test_hostile_text_in_single_characters_takes_linear_time(piece: str) -> None
     scanner = MarkerScanner()
     length = sum(len(event.text) for character in piece * 30_000 for event in scanner.feed(character))
     assert length + len(scanner.held) == len(piece) * 30_000
-
-
-def test_a_digit_newer_than_pythons_tables_is_no_source_number() -> None:
-    assert find_citations("So it is [S\U00016d70].") == []

@@ -20,18 +20,14 @@ def chunk(text: str, title: str = "", **rest) -> Chunk:
     return Chunk("d", 0, text, 0, len(text), title=title, **rest)
 
 
-def test_ids_count_from_one() -> None:
-    sources = assign_sources([chunk("a"), chunk("b")])
-    assert [(source.id, source.text, source.suspect) for source in sources] == [
-        ("S1", "a", False),
-        ("S2", "b", False),
-    ]
-
-
-def test_a_source_with_a_part_of_a_finding_is_suspect() -> None:
+def test_ids_count_from_one_and_a_source_with_a_part_of_a_finding_is_suspect() -> None:
     chunks = [Chunk("d", 0, "12345", 0, 5), Chunk("d", 1, "67890", 5, 10), Chunk("e", 0, "12345", 0, 5)]
     finding = Finding("d", 7, 9, "89", "en", 0.0)
-    assert [source.suspect for source in assign_sources(chunks, [finding])] == [False, True, False]
+    sources = assign_sources(chunks, [finding])
+    assert [(s.id, s.text, s.suspect) for s in sources] == [
+        ("S1", "12345", False), ("S2", "67890", True), ("S3", "12345", False)
+    ]  # fmt: skip
+    assert not any(source.suspect for source in assign_sources(chunks))
 
 
 FULL = Source(
@@ -151,9 +147,8 @@ def test_a_byte_order_mark_is_not_part_of_a_prompt(tmp_path: Path) -> None:
 
 def test_another_system_prompt() -> None:
     weak = (PROMPTS / "weak.txt").read_text(encoding="utf-8").strip()
-    assert load_template("sources", system="prompts/weak.txt").system == weak
-    assert load_template("sources", system=PROMPTS / "weak.txt").system == weak
-    assert load_template("sources", system="weak").system == weak
+    for place in ("prompts/weak.txt", PROMPTS / "weak.txt", "weak"):
+        assert load_template("sources", system=place).system == weak
     assert load_template("liu2023").system == ""
 
 
@@ -170,10 +165,7 @@ def test_the_strong_prompt_asks_for_the_forms_that_are_told_apart() -> None:
         ("- a\n", "is not a layout"),
         ("sauce: x\nquestion: '{question}'\n", "has the key sauce; the keys are instruction"),
         ("source: '{text} {author}'\nquestion: '{question}'\n", "source has no field 'author'"),
-        (
-            "source: '{text}'\nbefore: '{title}'\nquestion: '{question}'\n",
-            "before has no field 'title'; its fields: none",
-        ),
+        ("before: '{title}'\nsource: '{text}'\n", "before has no field 'title'; its fields: none"),
         ("source: '{title}'\nquestion: '{question}'\n", "source must contain {text}"),
         ("source: '{text}'\nquestion: '{question}'\nmarkers: ['---']\n", "marker '---'"),
     ],

@@ -1,6 +1,7 @@
 """Token budgets, worked out by hand with a counter of words or characters."""
 
 from collections.abc import Sequence
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -77,38 +78,25 @@ def test_a_passage_has_the_rank_of_its_best_chunk() -> None:
     assert texts(select(chunks, 99, joined, len).chunks) == ["eeee ffff".join(["dddd ", ""]), "xx", "aaaa bbbb cccc"]
 
 
-def test_nothing_retrieved_is_nothing_chosen() -> None:
-    assert select([], 0, joined, len).chunks == ()
-
-
 def test_a_budget_that_the_rest_exceeds_raises() -> None:
+    assert select([], 0, joined, len).chunks == ()
     with pytest.raises(ValueError, match="The budget is 4 tokens, but 5 are used without any source"):
         select([other("x", "a")], 4, lambda chunks: "12345" + joined(chunks), len)
 
 
 def test_all_that_fits_is_counted_once() -> None:
-    counts = []
-
-    def count(text: str) -> int:
-        counts.append(text)
-        return len(text)
-
+    count = Mock(side_effect=len)
     assert texts(select([other("xx", "a"), other("y", "b")], 5, joined, count).chunks) == ["xx", "y"]
-    assert counts == ["xx##y"]
+    count.assert_called_once_with("xx##y")
 
 
 def test_costs_are_those_of_the_layout() -> None:
     """Words of the default layout for one source without a title: the two tags around all, the three around it, x."""
     chunks = [other("x", "a"), other("y z", "b")]
-
-    def words(text: str) -> int:
-        return len(text.split())
-
-    alone = words(render_sources(assign_sources(chunks[:1]), load_template()))
-    assert alone == len(["<sources>", "<source", 'id="S1">', "x", "</source>", "</sources>"])
-    assert fit_to_budget(chunks, alone, words) == chunks[:1]
-    assert fit_to_budget(chunks, alone + 5, words) == chunks
-    assert fit_to_budget(chunks, alone + 4, words) == chunks[:1]
+    rendered = render_sources(assign_sources(chunks[:1]), load_template())
+    assert rendered.split() == ["<sources>", "<source", 'id="S1">', "x", "</source>", "</sources>"]
+    for budget, fitting in ((6, chunks[:1]), (11, chunks), (10, chunks[:1])):
+        assert fit_to_budget(chunks, budget, lambda text: len(text.split())) == fitting
 
 
 @settings(max_examples=60, deadline=None)
