@@ -9,7 +9,7 @@ import contextlib
 import functools
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -52,6 +52,7 @@ class Result:
     usage: Usage
 
 
+Options = tuple[str, int, float]  # name of the model, max_tokens, temperature
 Items = list[tuple[str, Prepared | Result]]  # one per question, with the key of its prompt, "" if it has none
 
 
@@ -179,23 +180,19 @@ def _answered(
         with contextlib.closing(_each(prepare_group, jobs, workers)) as finished:
             for index_key, prepared in finished:
                 group = groups[index_key]
-                for options, prompts in _new_prompts(group.values(), prepared, done).items():
-                    done |= _completed(*options, prompts, executor)
+                for options, prompts in _by_options(group.values(), prepared).items():
+                    done |= _completed(*options, {key: prompts[key] for key in prompts if key not in done}, executor)
                 for number, items in zip(group, prepared, strict=True):
                     answers = zip(items, sweep.questions, strict=True)
                     yield number, [_result(item, done.get(key), question) for (key, item), question in answers]
 
 
-def _new_prompts(
-    configs: Iterable[SweepConfig], prepared: list[Items], done: Container[str]
-) -> dict[tuple[str, int, float], dict[str, Prompt]]:
-    """The prompts that are not done, by model, max_tokens and temperature, and by key."""
-    found: dict[tuple[str, int, float], dict[str, Prompt]] = {}
+def _by_options(configs: Iterable[SweepConfig], prepared: list[Items]) -> dict[Options, dict[str, Prompt]]:
+    """The prompts of all configurations by options of the model, and by key."""
+    found: dict[Options, dict[str, Prompt]] = {}
     for config, items in zip(configs, prepared, strict=True):
         prompts = found.setdefault((config.llm_model, config.llm_max_tokens, config.llm_temperature), {})
-        for key, item in items:
-            if isinstance(item, Prepared) and item.prompt and key not in done:
-                prompts[key] = item.prompt
+        prompts |= {key: item.prompt for key, item in items if isinstance(item, Prepared) and item.prompt}
     return found
 
 

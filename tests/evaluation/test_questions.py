@@ -127,25 +127,24 @@ def test_positives_and_negatives_are_made_checked_and_kept(tmp_path: Path) -> No
     assert not questions["library#0/negative"].answerable
 
 
+def library(**change: str) -> Writer:
+    return Writer(Library=change)
+
+
+COPY = "The reading room seats 80 people. Members pay 12 crowns?"
+
+
 @pytest.mark.parametrize(
     ("writer", "why", "detail"),
     [
-        (Writer(Library={"positive": ""}), "no question", ""),
-        (Writer(Library={"positive": "Tell me about the library."}), "no question", ""),
-        (Writer(Library={"positive": "How long is the sentence?"}), "about its wording", ""),
-        (
-            Writer(Library={"positive": "The reading room seats how many people, 80 people?"}),
-            "holds its own answer",
-            "",
-        ),
-        (
-            Writer(Library={"positive": "The reading room seats 80 people. Members pay 12 crowns?"}),
-            "copies the passage",
-            "",
-        ),
-        (Writer(Library={"quote": "It seats 90 people."}), "quote not in the passage", "It seats 90 people."),
-        (Writer(Library={"answer": "12 crowns"}), "answer not in the quote", ""),
-        (Writer(Library={"answer": ""}), "answer not in the quote", ""),
+        (library(positive=""), "no question", ""),
+        (library(positive="Tell me about the library."), "no question", ""),
+        (library(positive="How long is the sentence?"), "about its wording", ""),
+        (library(positive="The reading room seats how many people, 80 people?"), "holds its own answer", ""),
+        (library(positive=COPY), "copies the passage", ""),
+        (library(quote="It seats 90 people."), "quote not in the passage", "It seats 90 people."),
+        (library(answer="12 crowns"), "answer not in the quote", ""),
+        (library(answer=""), "answer not in the quote", ""),
         (Writer(answers="90"), "not answered with the passage given", "90 [S1]."),
         (Scripted("Sure!"), "no JSON", ""),
     ],
