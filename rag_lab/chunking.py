@@ -155,26 +155,19 @@ def merge_adjacent(chunks: Iterable[Chunk], documents: Iterable[Document] = ()) 
     texts = {document.id: document.text for document in documents}
     order = {doc_id: place for place, doc_id in enumerate(dict.fromkeys(chunk.doc_id for chunk in chunks))}
     groups: list[list[Chunk]] = []
-    reach = 0
+    passages: list[Chunk] = []
     for chunk in sorted(chunks, key=lambda chunk: (order[chunk.doc_id], chunk.start, chunk.end)):
-        same = bool(groups) and groups[-1][0].doc_id == chunk.doc_id
-        if same and (chunk.start <= reach or texts.get(chunk.doc_id, "")[reach : chunk.start].isspace()):
+        last = passages[-1] if passages and passages[-1].doc_id == chunk.doc_id else None
+        between = texts.get(chunk.doc_id, "")[last.end : chunk.start] if last else ""
+        if last and (chunk.start <= last.end or between.isspace()):
+            text = last.text + between + chunk.text[max(0, last.end - chunk.start) :]
+            passages[-1] = replace(last, text=text, end=last.start + len(text))
             groups[-1].append(chunk)
         else:
+            passages.append(chunk)
             groups.append([chunk])
-            reach = 0
-        reach = max(reach, chunk.end)
-    return [_passage(group, texts.get(group[0].doc_id, "")) for group in groups]
-
-
-def _passage(group: list[Chunk], document_text: str) -> Chunk:
-    first = group[0]
-    pieces, end = [first.text], first.end
-    for chunk in group[1:]:
-        pieces += [document_text[end : chunk.start], chunk.text[max(0, end - chunk.start) :]]
-        end = max(end, chunk.end)
-    context = "\n".join(dict.fromkeys(chunk.context for chunk in group if chunk.context))
-    return replace(first, text="".join(pieces), end=end, context=context)
+    contexts = ("\n".join(dict.fromkeys(chunk.context for chunk in group if chunk.context)) for group in groups)
+    return [replace(passage, context=context) for passage, context in zip(passages, contexts, strict=True)]
 
 
 def slice_chunk(chunk: Chunk, spans: Iterable[CharSpan]) -> list[Chunk]:

@@ -30,11 +30,7 @@ def escape(text: str, markers: Iterable[str], brackets: Iterable[int] = ()) -> s
     folded, origins = _fold(text)
     for match in _pattern(tuple(markers)).finditer(folded):
         places.add(origins[match.start(match.lastindex or 0)])
-    pieces, last = [], 0
-    for place in sorted(places):
-        pieces += [text[last:place], f"&#x{ord(text[place]):x};"]
-        last = place + 1
-    return "".join([*pieces, text[last:]])
+    return "".join(f"&#x{ord(c):x};" if i in places else c for i, c in enumerate(text))
 
 
 def unescape(text: str) -> str:
@@ -74,12 +70,8 @@ def plain_latin(text: str) -> str:
 
 def _fold(text: str) -> tuple[str, list[int]]:
     """The text as a careless reader sees it, and the original offset of each of its characters."""
-    folded, origins = [], []
-    for i, character in enumerate(text):
-        for seen in _folded_character(character).translate(_STROKES):
-            folded.append(seen)
-            origins.append(i)
-    return "".join(folded), origins
+    seen = [_folded_character(character).translate(_STROKES) for character in text]
+    return "".join(seen), [i for i, characters in enumerate(seen) for _ in characters]
 
 
 @functools.cache

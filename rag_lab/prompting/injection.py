@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import yaml
@@ -53,19 +53,17 @@ def find_instructions(
     chunk boundary splits is not seen whole. Use this as one guard of several.
     """
     found = [
-        (chunk, start, end)
+        Finding(chunk.doc_id, chunk.start + start, chunk.start + end, text, matching_language(text), 0.0)
         for chunk in chunks
         for start, end in sentences(chunk.text, 0, len(chunk.text))
-        if chunk.text[start:end].strip()
+        if (text := chunk.text[start:end].strip())
     ]
-    texts = [chunk.text[start:end].strip() for chunk, start, end in found]
-    similarities = similarity(texts, encoder) if encoder and texts else [0.0] * len(texts)
+    if not encoder or not found:
+        return [finding for finding in found if finding.pattern]
     least = _detector()["threshold"] if threshold is None else threshold
-    return [
-        Finding(chunk.doc_id, chunk.start + start, chunk.start + end, text, language, near)
-        for (chunk, start, end), text, near in zip(found, texts, similarities, strict=True)
-        if (language := matching_language(text)) or (encoder and near >= least)
-    ]
+    similarities = similarity([finding.text for finding in found], encoder)
+    found = [replace(finding, similarity=near) for finding, near in zip(found, similarities, strict=True)]
+    return [finding for finding in found if finding.pattern or finding.similarity >= least]
 
 
 def clean_context_instructions(chunks: Sequence[Chunk], mode: Mode, encoder: Encoder | None = None) -> Cleaned:
