@@ -13,19 +13,31 @@ def pack_linear_layers(model: Any) -> Any:
     more. Does nothing if the model is not on the CPU or has more than ``MAX_PARAMETERS``, if the processor is not
     x86, or if torch has no oneDNN. Changed weights are packed again.
     """
+    import torch
+
+    weights = list(model.parameters())
+    on_cpu = all(weight.device.type == "cpu" for weight in weights)
+    fits = sum(weight.numel() for weight in weights) <= MAX_PARAMETERS
+    if can_pack() and on_cpu and fits:
+        for module in model.modules():
+            if type(module) is torch.nn.Linear:
+                module.forward = _PackedForward(module)
+    return model
+
+
+def can_pack() -> bool:
+    """Whether this is an x86 processor and torch has oneDNN's packed layers."""
     import platform
 
     import torch
 
     packs = hasattr(torch.ops.mkldnn, "_reorder_linear_weight") and torch.backends.mkldnn.is_available()
-    weights = list(model.parameters())
-    on_cpu = all(weight.device.type == "cpu" for weight in weights)
-    fits = sum(weight.numel() for weight in weights) <= MAX_PARAMETERS
-    if packs and on_cpu and fits and platform.machine().lower() in ("x86_64", "amd64"):
-        for module in model.modules():
-            if type(module) is torch.nn.Linear:
-                module.forward = _PackedForward(module)
-    return model
+    return packs and platform.machine().lower() in ("x86_64", "amd64")
+
+
+def is_packed(model: Any) -> bool:
+    """Whether any of the model's layers is packed."""
+    return any(isinstance(vars(module).get("forward"), _PackedForward) for module in model.modules())
 
 
 class _PackedForward:
