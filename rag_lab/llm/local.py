@@ -22,6 +22,7 @@ from rag_lab.llm.kv_cache import PrefixCache
 from rag_lab.llm.prompt import Block, Completion, Prompt, Stream, Usage, finish
 from rag_lab.models import hub
 from rag_lab.models.cpu_kernels import pack_linear_layers
+from rag_lab.models.number_format import NumberFormat, number_format
 
 MAX_KV_BYTES = 1 << 30  # of the KV cache of one batch; a single sequence may take more
 
@@ -38,10 +39,19 @@ class LocalLLM:
     needs_prefill = True
     thinking_tokens = 0
 
-    def __init__(self, name: str, model: Any, tokenizer: Any, prefix_cache: bool = True, identity: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        model: Any,
+        tokenizer: Any,
+        prefix_cache: bool = True,
+        identity: str = "",
+        number_format: NumberFormat | None = None,
+    ) -> None:
         self.name = name
         self.identity = identity or name
         self.dtype = str(model.dtype).removeprefix("torch.")
+        self.number_format = number_format or NumberFormat(self.dtype, False, "as given")
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.prefix_cache = prefix_cache
@@ -65,7 +75,7 @@ class LocalLLM:
     ) -> "LocalLLM":
         """Load by short name, hub id or path (see ``hub.resolve``, whose errors it raises).
 
-        ``dtype`` is ``float32`` or ``bfloat16``; the default is bfloat16 if the device computes it in hardware.
+        ``dtype`` is ``float32`` or ``bfloat16``; the default is the quicker one here (see ``number_format``).
         ``device`` is by default the first of CUDA, MPS and CPU that exists. A GGUF is de-quantised once (see
         ``gguf``). Raises ValueError if the model is not a language model.
         """
@@ -79,20 +89,20 @@ class LocalLLM:
         if files.gguf_file:
             source = str(dequantised(Path(source) / files.gguf_file))
         device = device or hub.device()
-        dtype = dtype or hub.best_dtype(device)
+        chosen = number_format("language model", device, dtype)
         model, report = AutoModelForCausalLM.from_pretrained(
-            source, dtype=getattr(torch, dtype), output_loading_info=True
+            source, dtype=getattr(torch, chosen.dtype), output_loading_info=True
         )
         if missing := sorted(report["missing_keys"]):
             raise ValueError(
                 f"{name} is not a language model: it has no weights for {missing[0]} and {len(missing) - 1} more."
             )
         identity = name if files.source == "package" else f"{name}@{hub.weights_revision(name)}"
-        model = pack_linear_layers(model.to(device))
-        return cls(name, model, AutoTokenizer.from_pretrained(source), prefix_cache, identity)
+        model = pack_linear_layers(model.to(device)) if chosen.packed else model.to(device)
+        return cls(name, model, AutoTokenizer.from_pretrained(source), prefix_cache, identity, chosen)
 
     def __repr__(self) -> str:
-        return f"LocalLLM({self.name!r}, {self.dtype})"
+        return f"LocalLLM({self.name!r}, {self.number_format})"
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text alone; nothing in it counts as a control token."""

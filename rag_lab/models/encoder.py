@@ -12,6 +12,7 @@ from rag_lab import settings
 from rag_lab.models import hub
 from rag_lab.models.cpu_kernels import pack_linear_layers
 from rag_lab.models.late_chunking import Tokens, chunk_token_ranges, macro_windows, split_encoding
+from rag_lab.models.number_format import NumberFormat, number_format
 from rag_lab.types import Chunk, Document
 
 Vectors = NDArray[np.float32]
@@ -35,6 +36,7 @@ class Encoder:
         files: hub.ModelFiles,
         traits: hub.EmbeddingTraits,
         batch_tokens: int = BATCH_TOKENS,
+        number_format: NumberFormat | None = None,
     ) -> None:
         if not getattr(tokenizer, "is_fast", False):
             raise ValueError(f"{files.name} has no fast tokenizer, so no character offsets: use another model.")
@@ -43,6 +45,7 @@ class Encoder:
         self.files = files
         self.traits = traits
         self.batch_tokens = batch_tokens
+        self.number_format = number_format or NumberFormat(str(model.dtype).removeprefix("torch."), False, "as given")
         self.dimension: int = model.config.hidden_size
         self.window = traits.max_tokens or _own_window(model, tokenizer)
         # A copy, since a call to ``tokenizer`` may leave truncation and padding switched on.
@@ -60,12 +63,10 @@ class Encoder:
     ) -> Self:
         """Load a model by short name, hub id or path (see ``hub.resolve``).
 
-        ``dtype``: ``"float32"``, ``"bfloat16"`` or None for the quicker one here (see ``hub.best_dtype``).
+        ``dtype``: ``"float32"``, ``"bfloat16"`` or None for the quicker one here (see ``number_format``).
         ``allow_remote_code`` runs Python code from this model's hub repository. Raises RuntimeError if the model
         needs that and it is not allowed, ValueError for another ``dtype``.
         """
-        if dtype not in (None, "float32", "bfloat16"):
-            raise ValueError(f"dtype is {dtype!r}; it is 'float32', 'bfloat16' or None for the quickest here.")
         from transformers import AutoModel, AutoTokenizer
         from transformers.utils import logging
 
@@ -78,16 +79,17 @@ class Encoder:
                 "(in a notebook: set RAG_LAB_REMOTE_CODE=1)."
             )
         device = device or hub.device()
+        chosen = number_format("encoder", device, dtype)
         options: dict[str, Any] = {"trust_remote_code": allow_remote_code}
         if files.gguf_file:
             options["gguf_file"] = files.gguf_file
         tokenizer = AutoTokenizer.from_pretrained(files.path_or_id, **options)
-        model = AutoModel.from_pretrained(files.path_or_id, dtype=dtype or hub.best_dtype(device), **options)
-        return cls(pack_linear_layers(model.to(device)), tokenizer, files, traits)
+        model = AutoModel.from_pretrained(files.path_or_id, dtype=chosen.dtype, **options).to(device)
+        model = pack_linear_layers(model) if chosen.packed else model
+        return cls(model, tokenizer, files, traits, number_format=chosen)
 
     def __repr__(self) -> str:
-        dtype = str(self.model.dtype).removeprefix("torch.")
-        return f"Encoder({self.files.name}, {dtype}, {self.model.device}, window {self.window})"
+        return f"Encoder({self.files.name}, {self.number_format}, {self.model.device}, window {self.window})"
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, without special tokens and prefix."""

@@ -5,12 +5,12 @@ import importlib.util
 import json
 import re
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from rag_lab.models.number_format import Model, number_format
 from rag_lab.storage import content_key
 
 Pooling = Literal["mean", "cls", "last"]
@@ -221,22 +221,6 @@ def device() -> str:
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def best_dtype(device: str = "cpu") -> str:
-    """``bfloat16`` if the device computes it in hardware, else ``float32``.
-
-    A CPU needs AVX512-BF16, AMX-BF16 or Arm BF16, and a torch whose oneDNN uses them: without these, bfloat16 is
-    slower than float32. A torch too old to describe its CPU counts as without.
-    """
-    import torch
-
-    if device == "cuda":
-        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
-    if device != "cpu" or not torch.backends.mkldnn.is_available():
-        return "float32"
-    cpu: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return "bfloat16" if any(cpu.get(key) for key in ("avx512_bf16", "amx_bf16", "bf16")) else "float32"
-
-
 def weights_revision(name: str) -> str:
     """What tells a model's weights from others of the same name.
 
@@ -256,5 +240,6 @@ def weights_revision(name: str) -> str:
 
 @functools.cache
 def model_identity(name: str) -> list[str]:
-    """Name, revision, device and dtype: what a model's kept results depend on, if it is loaded with the defaults."""
-    return [name, weights_revision(name), device(), best_dtype(device())]
+    """Name, revision, device and dtypes: what a model's kept results depend on, if it is loaded with the defaults."""
+    kinds: tuple[Model, ...] = ("encoder", "language model")
+    return [name, weights_revision(name), device(), *(number_format(kind, device()).dtype for kind in kinds)]

@@ -5,6 +5,7 @@ float32 and the other takes 1.6 times as long; packed weights halve float32 pref
 other. So the matrix products that count are timed in each way, and the quickest way is taken.
 """
 
+import functools
 import json
 import math
 import os
@@ -80,25 +81,27 @@ def choose_format(timings: Timings, model: Model) -> NumberFormat:
     return NumberFormat(dtype, packed, f"measured: {other} takes {ratio:.2f} times as long here")
 
 
-def number_format(model: Model, device: str = "cpu") -> NumberFormat:
+def number_format(model: Model, device: str = "cpu", dtype: str | None = None) -> NumberFormat:
     """The format for such a model on ``device``.
 
-    ``RAG_LAB_DTYPE`` overrides what was measured. CUDA takes bfloat16 if the card has it in hardware, MPS float32.
-    Raises ValueError if ``RAG_LAB_DTYPE`` is neither float32 nor bfloat16.
+    ``dtype``, else ``RAG_LAB_DTYPE``, overrides what was measured. CUDA takes bfloat16 if the card has it in
+    hardware, MPS float32. Raises ValueError if the dtype is neither float32 nor bfloat16.
     """
-    chosen = os.environ.get("RAG_LAB_DTYPE", "")
+    chosen, why = dtype or os.environ.get("RAG_LAB_DTYPE", ""), "requested" if dtype else "RAG_LAB_DTYPE"
     if chosen and chosen not in ("float32", "bfloat16"):
-        raise ValueError(f"RAG_LAB_DTYPE is {chosen!r}; set it to float32 or bfloat16, or leave it unset.")
+        name = "dtype" if dtype else "RAG_LAB_DTYPE"
+        raise ValueError(f"{name} is {chosen!r}; set it to float32 or bfloat16, or leave it out.")
     if device != "cpu":
-        return NumberFormat(chosen or _accelerator_dtype(device), False, "RAG_LAB_DTYPE" if chosen else device)
+        return NumberFormat(chosen or _accelerator_dtype(device), False, why if chosen else device)
     timings = measured()
     if not chosen:
         return choose_format(timings, model)
     only = {job: {k: v for k, v in row.items() if k.startswith(chosen)} for job, row in timings.items()}
     packed = choose_format(only, model).packed if all(only.values()) else False
-    return NumberFormat(chosen, packed, "RAG_LAB_DTYPE")
+    return NumberFormat(chosen, packed, why)
 
 
+@functools.cache
 def measured() -> Timings:
     """This processor's timings: from the cache folder, or measured now (about a second) and kept there."""
     path = settings.cache_folder() / "number_format.json"

@@ -12,6 +12,7 @@ from rag_lab.llm.load import is_paid
 from rag_lab.llm.local import LocalLLM
 from rag_lab.models import hub
 from rag_lab.models.encoder import Encoder, Vectors
+from rag_lab.models.number_format import Model, number_format
 from rag_lab.retrieval.rerankers import Reranker, cross_encoder, listwise, max_sim, with_first_stage
 from rag_lab.storage import cached_array, content_key
 
@@ -43,7 +44,10 @@ class Models:
     @property
     def description(self) -> str:
         """Every model with its revision and number format."""
-        dtype = self.dtype or hub.best_dtype(hub.device())
+        kinds: tuple[Model, ...] = ("encoder", "language model")
+        used = [kind for kind, name in zip(kinds, (self.encoder or self.reranker, self.llm), strict=True) if name]
+        dtypes = [self.dtype or number_format(kind, hub.device()).dtype for kind in used]
+        dtype = " and ".join(dict.fromkeys(dtypes))
         return "; ".join(f"{name} ({revision(name)}), {dtype}" for name in self.names) or "no model"
 
     def load_encoder(self) -> Encoder:

@@ -23,6 +23,7 @@ from rag_lab.llm.structured import complete_json
 from rag_lab.models import hub
 from rag_lab.models.cpu_kernels import pack_linear_layers
 from rag_lab.models.encoder import Encoder, Kind, Vectors
+from rag_lab.models.number_format import number_format
 from rag_lab.retrieval.fusion import reciprocal_rank_fusion
 from rag_lab.types import Chunk, Hit, Retriever
 
@@ -88,10 +89,10 @@ def cross_encoder(name: str, dtype: str | None = None, device: str | None = None
 
     source = hub.resolve(name, "classifier").path_or_id
     device = device or hub.device()
-    dtype = dtype or hub.best_dtype(device)
+    chosen = number_format("encoder", device, dtype)
     tokenizer = AutoTokenizer.from_pretrained(source)
-    model = AutoModelForSequenceClassification.from_pretrained(source, dtype=getattr(torch, dtype))
-    model = pack_linear_layers(model.to(device)).eval()
+    model = AutoModelForSequenceClassification.from_pretrained(source, dtype=getattr(torch, chosen.dtype)).to(device)
+    model = (pack_linear_layers(model) if chosen.packed else model).eval()
     if model.config.num_labels != 1:
         raise ValueError(f"{name} has {model.config.num_labels} labels; a reranker gives one score per pair.")
     window = min(tokenizer.model_max_length, model.config.max_position_embeddings)

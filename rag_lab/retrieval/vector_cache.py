@@ -26,8 +26,8 @@ CREATE INDEX IF NOT EXISTS uses_by_key ON uses (key);
 def encode_cached(encoder: Encoder, texts: Sequence[str], collection: str) -> Vectors:
     """``encoder.encode(texts)``, (n, d) float32; each distinct text is embedded once per model and number format.
 
-    ``collection`` names what the texts belong to, for example a folder's path. A vector is dropped when its collection
-    no longer uses it and no other does. The vectors lie in ``vectors.sqlite`` in the cache folder.
+    ``collection`` names what the texts belong to, for example a folder's path. A vector is dropped when its
+    collection no longer uses it and no other does. The vectors lie in ``vectors.sqlite`` in the cache folder.
     """
     model = content_key(model_identity(encoder.files.name), str(encoder.model.dtype))
     keys = [content_key(model, text) for text in texts]

@@ -17,7 +17,7 @@ from typing import Any
 
 from rag_lab import results
 from rag_lab.llm.local import LocalLLM
-from rag_lab.models import hub
+from rag_lab.models.number_format import number_format
 from rag_lab.sweeps.config import load_sweep
 from tests.benchmarks.bench_import import LIMIT
 from tests.benchmarks.rows import growth, peak_flops, row, transformer_flops
@@ -59,7 +59,7 @@ def recorded_but(names: list[str]) -> list[dict[str, Any]]:
 
 def position_rows(module: Any) -> list[dict[str, Any]]:
     """Answers and likelihoods at all positions against ``generate`` and a forward pass a prompt."""
-    dtype = hub.best_dtype("cpu")
+    dtype = number_format("language model").dtype
     llm = LocalLLM.load("smollm2", dtype=dtype, device="cpu")
     found = []
     for count in (10, 20, 60):
@@ -98,7 +98,10 @@ def cells(one: dict[str, Any]) -> list[str]:
 
 def record(rows: list[dict[str, Any]], seconds: float) -> None:
     """Write data/results/bench.json as the rows come."""
-    peaks = {dtype: round(peak_flops(dtype) / 1e9) for dtype in dict.fromkeys(("float32", hub.best_dtype()))}
+    peaks = {
+        dtype: round(peak_flops(dtype) / 1e9)
+        for dtype in dict.fromkeys(("float32", number_format("language model").dtype))
+    }
     threads = os.environ.get("OMP_NUM_THREADS", "all")
     results.write_result(
         "bench",

@@ -23,6 +23,7 @@ from rag_lab.chunking import chunk_corpus, chunk_tokens
 from rag_lab.metrics import ndcg_at_k
 from rag_lab.models import hub
 from rag_lab.models.encoder import Encoder
+from rag_lab.models.number_format import number_format
 from rag_lab.types import Document
 from tests.benchmarks.rows import peak_flops, row, transformer_flops
 
@@ -241,7 +242,7 @@ def against_chonkie(documents: Sequence[Document]) -> None:
 
 def dtypes() -> tuple[str, ...]:
     """float32, and bfloat16 where this CPU computes it."""
-    return tuple(dict.fromkeys(("float32", hub.best_dtype("cpu"))))
+    return tuple(dict.fromkeys(("float32", number_format("encoder").dtype)))
 
 
 def main(arguments: Sequence[str]) -> int:

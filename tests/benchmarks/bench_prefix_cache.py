@@ -17,7 +17,7 @@ from rag_lab.llm.generation import prefill
 from rag_lab.llm.kv_cache import empty_cache
 from rag_lab.llm.local import LocalLLM
 from rag_lab.llm.prompt import Completion, Prompt, Usage
-from rag_lab.models import hub
+from rag_lab.models.number_format import number_format
 from rag_lab.retrieval.contextual import context_prompt
 from rag_lab.types import Chunk, Document
 from tests.benchmarks.rows import peak_flops, plain_transformers, row, took, transformer_flops
@@ -69,7 +69,7 @@ def rows() -> list[dict]:
 
     The floor: the document is prefilled once, and so is each chunk's part; then its context is decoded.
     """
-    dtype = hub.best_dtype("cpu")
+    dtype = number_format("language model").dtype
     llm = LocalLLM.load("smollm2", dtype=dtype, device="cpu")
     plain = plain_transformers(llm.model)
     document, chunks = long_document()

@@ -241,24 +241,6 @@ def test_an_unknown_model_brings_its_own_prefixes_and_code(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("cpu", "mkldnn", "dtype"),
-    [
-        ({"avx512_f": True, "avx512_bf16": True}, True, "bfloat16"),
-        ({"amx_bf16": True}, True, "bfloat16"),
-        ({"architecture": "aarch64", "bf16": True}, True, "bfloat16"),
-        ({"avx2": True, "avx512_f": True, "avx512_bf16": False}, True, "float32"),
-        ({"bf16": True}, False, "float32"),  # an Arm Mac has the instructions, its torch no oneDNN
-    ],
-)
-def test_bfloat16_only_where_cpu_and_torch_compute_it(
-    monkeypatch: pytest.MonkeyPatch, cpu: dict, mkldnn: bool, dtype: str
-) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: cpu)
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: mkldnn)
-    assert hub.best_dtype("cpu") == dtype
-
-
-@pytest.mark.parametrize(
     ("cuda", "mps", "device"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")]
 )
 def test_the_first_device_of_cuda_mps_cpu(

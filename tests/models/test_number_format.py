@@ -1,6 +1,7 @@
 """rag_lab.models.number_format: the choice follows the timings; a file that cannot be trusted is measured again."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,17 +49,20 @@ def test_decode_decides_where_it_takes_longer_than_prefill() -> None:
 
 
 @pytest.fixture
-def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Timings]:
+def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Timings]]:
     """A cache folder of its own; measuring gives INTEL and is counted."""
     count: list[Timings] = []
+    number_format.measured.cache_clear()
     monkeypatch.setenv("RAG_LAB_CACHE", str(tmp_path))
     monkeypatch.delenv("RAG_LAB_DTYPE", raising=False)
     monkeypatch.setattr(number_format, "measure", lambda: count.append(INTEL) or INTEL)
-    return count
+    yield count
+    number_format.measured.cache_clear()  # of other tests, this machine's own timings
 
 
 def test_a_machine_is_measured_once(made_up: list[Timings], tmp_path: Path) -> None:
     for model in ("encoder", "language model", "encoder"):
+        number_format.measured.cache_clear()
         assert number_format.number_format(model).dtype == "float32"
     assert len(made_up) == 1
     kept = json.loads((tmp_path / "number_format.json").read_text("utf-8"))
@@ -85,6 +89,7 @@ def test_a_broken_old_or_foreign_file_is_measured_again(content: str, made_up: l
     assert number_format.number_format("encoder").dtype == "float32"
     assert len(made_up) == 1
     assert json.loads(path.read_text("utf-8"))[number_format.machine()] == INTEL
+    number_format.measured.cache_clear()
     number_format.number_format("encoder")
     assert len(made_up) == 1
 
