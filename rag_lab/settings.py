@@ -32,6 +32,17 @@ def encoder_name() -> str:
     return os.environ.get("RAG_LAB_ENCODER", "minilm")
 
 
+def dtype() -> str | None:
+    """``RAG_LAB_DTYPE``: the number format of all models, ``float32`` or ``bfloat16``; None (default): the quicker one.
+
+    Raises ValueError for any other value.
+    """
+    value = os.environ.get("RAG_LAB_DTYPE") or None
+    if value not in (None, "float32", "bfloat16"):
+        raise ValueError(f"RAG_LAB_DTYPE is {value!r}; set it to float32 or bfloat16, or leave it out.")
+    return value
+
+
 def allow_remote_code() -> bool:
     """Whether ``RAG_LAB_REMOTE_CODE`` is ``1``: the encoder's own Python code from the hub may be run."""
     return os.environ.get("RAG_LAB_REMOTE_CODE") == "1"

@@ -13,11 +13,11 @@ from rag_lab.citations.display import show_answer
 from rag_lab.documents import load_folder
 from rag_lab.llm.load import load_llm
 from rag_lab.models.encoder import Encoder, load_encoder
-from rag_lab.models.hub import model_identity
 from rag_lab.retrieval.bm25 import BM25Index
 from rag_lab.retrieval.dense import DenseIndex, dense_retriever
 from rag_lab.retrieval.fusion import fused_retriever
-from rag_lab.storage import cached_array, cached_json, content_key
+from rag_lab.retrieval.vector_cache import encode_cached
+from rag_lab.storage import cached_json, content_key
 from rag_lab.types import Chunk, Retriever
 
 
@@ -26,11 +26,10 @@ def chunks_of(folder: str | Path) -> list[Chunk]:
     return chunk_corpus(load_folder(folder), chunk_headings, size=SECTION_CHARS)
 
 
-def index(chunks: Sequence[Chunk], encoder: Encoder) -> Retriever:
-    """Dense search and BM25, fused. The vectors are kept in the cache folder until the texts change."""
+def index(chunks: Sequence[Chunk], encoder: Encoder, folder: str | Path) -> Retriever:
+    """Dense search and BM25, fused. Only texts that are new in ``folder`` are embedded (see ``vector_cache``)."""
     texts = [chunk.contextual_text for chunk in chunks]
-    key = content_key("ask", model_identity(encoder.files.name), texts)
-    dense = DenseIndex(chunks, cached_array("vectors", key, lambda: encoder.encode(texts)))
+    dense = DenseIndex(chunks, encode_cached(encoder, texts, str(Path(folder).resolve())))
     return fused_retriever([dense_retriever(dense, encoder), BM25Index(chunks).search])
 
 
@@ -53,7 +52,7 @@ def ask(
         cached_json("notes", key, partial(warnings.warn, note.message, stacklevel=2))
     model = None if llm == "extractive" else load_llm(llm)  # before the folder is encoded, since it may be missing
     encoder = load_encoder()
-    retriever = index(chunks, encoder)
+    retriever = index(chunks, encoder, folder)
     if model is None:
         return ExtractiveReader(encoder, threshold).answer(question, retriever, k)
     return answer(question, retriever, model, k)

@@ -8,7 +8,6 @@ other. So the matrix products that count are timed in each way, and the quickest
 import functools
 import json
 import math
-import os
 import platform
 import time
 import warnings
@@ -87,10 +86,9 @@ def number_format(model: Model, device: str = "cpu", dtype: str | None = None) -
     ``dtype``, else ``RAG_LAB_DTYPE``, overrides what was measured. CUDA takes bfloat16 if the card has it in
     hardware, MPS float32. Raises ValueError if the dtype is neither float32 nor bfloat16.
     """
-    chosen, why = dtype or os.environ.get("RAG_LAB_DTYPE", ""), "requested" if dtype else "RAG_LAB_DTYPE"
-    if chosen and chosen not in ("float32", "bfloat16"):
-        name = "dtype" if dtype else "RAG_LAB_DTYPE"
-        raise ValueError(f"{name} is {chosen!r}; set it to float32 or bfloat16, or leave it out.")
+    if dtype not in (None, "float32", "bfloat16"):
+        raise ValueError(f"dtype is {dtype!r}; it is 'float32', 'bfloat16' or None for the quicker one here.")
+    chosen, why = dtype or settings.dtype(), "requested" if dtype else "RAG_LAB_DTYPE"
     if device != "cpu":
         return NumberFormat(chosen or _accelerator_dtype(device), False, why if chosen else device)
     timings = measured()

