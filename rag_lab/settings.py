@@ -33,7 +33,7 @@ def encoder_name() -> str:
 
 
 def dtype() -> str | None:
-    """``RAG_LAB_DTYPE``: the number format of all models, ``float32`` or ``bfloat16``; None, the default: the quicker.
+    """``RAG_LAB_DTYPE``: the number format of all models, float32 or bfloat16; None (default) is the quicker one.
 
     Raises ValueError for any other value.
     """
