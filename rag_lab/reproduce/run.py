@@ -33,19 +33,17 @@ def command(id_: str, offline: bool = False, chosen: dict[str, Any] | None = Non
     id is unknown or its row does not use an option.
     """
     chosen = chosen or {}
-    if id_ in ("all", "list"):
-        for recipe in RECIPES:
-            if not chosen.keys() <= recipe.options:
-                continue
-            if id_ == "list":
-                print(needs(recipe, offline, chosen))
-                continue
+    fitting = [recipe for recipe in RECIPES if chosen.keys() <= recipe.options]
+    if id_ == "list":
+        print(*(needs(recipe, offline, chosen) for recipe in fitting), sep="\n")
+        return 0
+    if id_ == "all":
+        for recipe in fitting:
             try:
                 reproduce(recipe, offline, chosen, repeat=False)
             except MissingRequirement as error:
                 print(f"{error}\n")
-        if id_ == "all":
-            print(table())
+        print(table())
         return 0
     if id_ not in BY_ID:
         raise ValueError(f"there is no row {id_!r}; there are all, list, {', '.join(BY_ID)}.")

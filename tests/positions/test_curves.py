@@ -1,4 +1,5 @@
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from statistics import NormalDist
 
@@ -69,11 +70,6 @@ def test_a_question_with_an_error_is_left_out_everywhere() -> None:
     assert all(row["errors"] == 1 for row in curve.rows("position", ["accuracy"]))
 
 
-def test_nothing_but_errors_is_an_error() -> None:
-    with pytest.raises(ValueError, match="529 overloaded"):
-        curve_of(np.full((2, 3), np.nan)).intervals()
-
-
 def test_rows_spell_out_their_intervals() -> None:
     row = curve_of(np.ones((4, 3)), likelihood=True).rows("position", ["accuracy", "log_likelihood"])[3]
     assert row == {
@@ -94,20 +90,20 @@ def test_a_few_questions_that_agree_are_no_shape(n: int, shape: str) -> None:
     assert curve_of(np.tile([1.0, 0.0, 1.0], (n, 1))).classify().shape == shape
 
 
-def test_what_was_not_measured_is_named() -> None:
-    with pytest.raises(ValueError, match="there are no questions"):
-        curve_of(np.zeros((0, 3))).classify()
-    with pytest.raises(ValueError, match="no measure 'f1'"):
-        drawn([0.5, 0.5, 0.5]).values("f1")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no condition 7; there are: 0, 1, 2"):
-        drawn([0.5, 0.5, 0.5]).difference(0, 7)
-
-
-def test_without_likelihood_or_middle_there_is_no_shape() -> None:
-    with pytest.raises(ValueError, match="gives no likelihood"):
-        drawn([0.5, 0.5, 0.5]).classify("log_likelihood")
-    with pytest.raises(ValueError, match="no middle"):
-        drawn([0.5, 0.5]).classify()
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [
+        (lambda: curve_of(np.full((2, 3), np.nan)).intervals(), "529 overloaded"),
+        (lambda: curve_of(np.zeros((0, 3))).classify(), "there are no questions"),
+        (lambda: drawn([0.5, 0.5, 0.5]).values("f1"), "no measure 'f1'"),  # type: ignore[arg-type]
+        (lambda: drawn([0.5, 0.5, 0.5]).difference(0, 7), "no condition 7; there are: 0, 1, 2"),
+        (lambda: drawn([0.5, 0.5, 0.5]).classify("log_likelihood"), "gives no likelihood"),
+        (lambda: drawn([0.5, 0.5]).classify(), "no middle"),
+    ],
+)
+def test_what_was_not_measured_is_named(measure: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        measure()
 
 
 def test_the_permutation_control_is_flat() -> None:
