@@ -130,12 +130,10 @@ def load_codebases() -> RetrievalSet:
             end = start + len(part["content"])
             chunks.append(Chunk(record["doc_id"], part["original_index"], part["content"], start, end))
             start = end
-    asked = {str(number): record for number, record in enumerate(json_lines(evaluation))}
-    queries = {number: record["query"] for number, record in asked.items()}
-    relevance = {
-        number: {f"{doc_ids[uuid]}#{index}": 1 for uuid, index in record["golden_chunk_uuids"]}
-        for number, record in asked.items()
-    }
+    queries, relevance = {}, {}
+    for number, record in enumerate(json_lines(evaluation)):
+        queries[str(number)] = record["query"]
+        relevance[str(number)] = {f"{doc_ids[uuid]}#{index}": 1 for uuid, index in record["golden_chunk_uuids"]}
     return RetrievalSet("codebases", documents, queries, relevance, tuple(chunks))
 
 
@@ -145,13 +143,12 @@ def load_nq_oracle() -> Corpus:
     Question i's gold is the whole of document i. Raises FileNotFoundError if it was not fetched, ValueError if the
     checksum differs.
     """
-    documents: list[Document] = []
-    questions: list[Question] = []
+    documents, questions = [], []
     for number, record in enumerate(json_lines(*files_of("nq-oracle"))):
-        (passage,) = record["ctxs"]
-        documents.append(Document(f"nq-{number}", passage["text"], title=passage["title"]))
-        gold = (GoldSpan(f"nq-{number}", 0, len(passage["text"])),)
-        questions.append(Question(f"nq-{number}", record["question"], tuple(record["answers"]), gold))
+        name, (passage,) = f"nq-{number}", record["ctxs"]
+        documents.append(Document(name, passage["text"], title=passage["title"]))
+        gold = (GoldSpan(name, 0, len(passage["text"])),)
+        questions.append(Question(name, record["question"], tuple(record["answers"]), gold))
     return Corpus("nq-oracle", tuple(documents), tuple(questions))
 
 

@@ -100,8 +100,7 @@ def _read_markdown(data: bytes) -> _Parts:
         front = re.match(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", text, re.DOTALL | re.MULTILINE)
         if front is None:
             raise ValueError("its front matter has no closing ---")
-        fields = _front_matter(front[1])
-        text = text[front.end() :]
+        fields, text = _front_matter(front[1]), text[front.end() :]
     text = re.sub(r"\A(?:[^\S\n]*\n)+", "", text)
     return str(fields.pop("title", None) or _first_heading(text)), fields, text
 
