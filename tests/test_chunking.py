@@ -132,6 +132,9 @@ def test_invariants(name: str, text: str, size_and_overlap: tuple[int, int]) -> 
     check(text, chunks)
     if name in BY_CHARACTERS:
         assert all(len(chunk.text) <= size or len(regex.findall(r"\X", chunk.text)) == 1 for chunk in chunks)
+    # The overlap of these is in words. str.split counts fewer where a script has no spaces, never more.
+    if name in BY_CHARACTERS[1:]:
+        assert all(len(text[b.start : a.end].split()) <= overlap for a, b in pairwise(chunks))
 
 
 @every_chunker
@@ -178,17 +181,6 @@ def test_word_windows_are_full_and_share_exactly_the_overlap(text: str, size_and
     assert all(len(chunk.text.split()) == size for chunk in chunks[:-1])
     shared = [text[b.start : a.end].split() for a, b in pairwise(chunks)]
     assert all(len(words) == overlap for words in shared)
-
-
-@pytest.mark.parametrize("name", BY_CHARACTERS[1:])
-@run
-@given(text=TEXTS, size_and_overlap=SIZES)
-def test_overlap_in_words_is_never_exceeded(name: str, text: str, size_and_overlap: tuple[int, int]) -> None:
-    # str.split counts fewer words than the chunkers where a script has no spaces, never more.
-    size, overlap = size_and_overlap
-    chunks = cut_by(name, text, size, overlap)
-    for before, after in pairwise(chunks):
-        assert len(text[after.start : before.end].split()) <= overlap
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -375,10 +367,8 @@ def test_a_long_section_is_cut_between_paragraphs_and_never_joined_to_the_next()
 
 def test_a_heading_without_text_joins_only_a_deeper_one() -> None:
     chunks = chunk_headings(document("# A\n\n# B\n\n### C\n\nText.\n"))
-    assert [(chunk.section_path, chunk.text) for chunk in chunks] == [
-        (("A",), "# A"),
-        (("B", "C"), "# B\n\n### C\n\nText."),
-    ]
+    expected = [(("A",), "# A"), (("B", "C"), "# B\n\n### C\n\nText.")]
+    assert [(chunk.section_path, chunk.text) for chunk in chunks] == expected
 
 
 def test_section_file_and_date_travel_with_every_chunk() -> None:
@@ -425,10 +415,8 @@ print(f(1))
 '''
 
 
-HEAD, FUNCTION = (
-    '"""Doc."""\nimport os\nLIMIT = "\\d"',
-    "# About f,\n# in two lines.\n@cache\ndef f(x):\n\n    return x",
-)
+HEAD = '"""Doc."""\nimport os\nLIMIT = "\\d"'
+FUNCTION = "# About f,\n# in two lines.\n@cache\ndef f(x):\n\n    return x"
 CLASS = PYTHON[PYTHON.index("class A") : PYTHON.index("\nprint")]
 METHODS = ["# About m.\n    def m(self):\n        a = 1\n\n        return a", "async def n(self):\n        pass"]
 C = ["#include <a.h>", "// About f.\nint f() {\n\n  return 1;\n\n}", "struct s {\n  int a;\n};"]
@@ -450,18 +438,15 @@ def test_code_blocks(source: str, size: int | None, expected: list[str]) -> None
 # Tokens
 
 
-def test_a_document_longer_than_the_window_gives_no_warning(
+def test_tokens_need_a_fast_tokenizer_and_may_exceed_its_window_without_a_warning(
     recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
+    with pytest.raises(ValueError, match=r"tokenizer=encoder\.tokenizer"):
+        chunk_tokens(document("text"), 5, 0)
     # These tokenizers state a window of 8 tokens.
     assert len(chunk_tokens(document(TWELVE), 10, 0, tokenizer("wordpiece"))) == 6
     assert not recwarn.list
     assert not caplog.records
-
-
-def test_tokens_need_a_fast_tokenizer() -> None:
-    with pytest.raises(ValueError, match=r"tokenizer=encoder\.tokenizer"):
-        chunk_tokens(document("text"), 5, 0)
 
 
 # Corpora, joining, slicing

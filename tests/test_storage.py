@@ -1,9 +1,8 @@
 import json
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_lab.storage import (
-    Store,
-    append_jsonl,
-    cached_array,
-    cached_json,
-    content_key,
-    jsonl_bytes,
-    read_jsonl,
-    write_atomic,
-)
+from rag_lab import storage
+from rag_lab.storage import Store, append_jsonl, content_key, jsonl_bytes, read_jsonl, write_atomic
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -112,8 +103,8 @@ def test_unreadable_lines_are_skipped_with_a_warning_or_raise_if_strict(tmp_path
 @pytest.mark.parametrize(
     ("cached", "value", "file"),
     [
-        (cached_array, np.arange(6, dtype=np.float32).reshape(2, 3), "k.npy"),
-        (cached_json, {"a": [1, None, "é"]}, "k.json"),
+        (storage.cached_array, np.arange(6, dtype=np.float32).reshape(2, 3), "k.npy"),
+        (storage.cached_json, {"a": [1, None, "é"]}, "k.json"),
     ],
 )
 def test_a_cached_value_is_made_once(
@@ -201,11 +192,8 @@ def test_threads_and_processes_share_a_store(tmp_path: Path) -> None:
         for n in range(20):
             store.put(f"{thread}/{n}", {"text": "x" * 500, "n": n})
 
-    threads = [threading.Thread(target=partial(put, i)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(put, range(4)))
     assert Store(path).get("3/19") == {"text": "x" * 500, "n": 19}
     code = (
         "import sys; from rag_lab.storage import Store\n"
