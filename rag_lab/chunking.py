@@ -1,4 +1,4 @@
-"""Cut documents into chunks by seven strategies, and join neighbouring chunks again.
+"""Cut documents into chunks by several strategies, and join neighbouring chunks again.
 
 Splitters of ``text.segmentation`` find units (words, sentences, sections …), ``_windows`` fills windows with them,
 and the windows become chunks. For any text in any script: a chunk's text is ``document.text[start:end]``; starts
