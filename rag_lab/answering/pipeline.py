@@ -29,7 +29,7 @@ from rag_lab.prompting.templates import Source, Template, load_template
 from rag_lab.prompting.token_budget import Dropped, Selection
 from rag_lab.types import Chunk, Document, Hit, Retriever
 
-RETRY_TOKENS = 400  # reserved for telling a model what was wrong with its JSON, of which 80 characters are quoted
+RETRY_TOKENS = 400  # reserved for a message that says what was wrong with the JSON and quotes 80 characters of it
 
 # Appended to the system prompt, whose rules it refers to, so that its tokens are counted with the prompt.
 JSON_INSTRUCTION = """\

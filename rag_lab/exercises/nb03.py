@@ -14,7 +14,7 @@ from rag_lab.types import Chunk, Corpus, Document
 # Exercise 1: two rankings, best first.
 DENSE, WORDS = ["a", "b", "c", "d"], ["d", "c", "e"]
 
-# Exercise 2: a document of so many tokens and its chunks; per chunk its tokens, the instruction's and the context's.
+# Exercise 2: tokens of a document, number of its chunks; tokens per chunk, per instruction and per context.
 MODEL = "claude-haiku-5-5"
 DOCUMENT_TOKENS, CHUNKS, CHUNK_TOKENS, INSTRUCTION_TOKENS, CONTEXT_TOKENS = 30_000, 20, 1_500, 100, 80
 

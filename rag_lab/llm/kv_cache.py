@@ -23,7 +23,7 @@ def preallocated_kv_layer() -> Any:
         """``keys`` and ``values`` (rows, key heads, tokens, dimensions) are the start of two larger buffers."""
 
         def allocate(self, rows: int, capacity: int, like: tuple[Any, Any], length: int) -> None:
-            """New buffers of ``capacity`` tokens per row, of which ``length`` count as filled."""
+            """New buffers of ``capacity`` tokens per row; the first ``length`` count as filled."""
             self.lazy_initialization(*like)
             self.buffers = [x.new_empty(rows, x.shape[1], capacity, x.shape[-1]) for x in like]
             self._set_length(length)

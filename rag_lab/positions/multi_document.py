@@ -1,4 +1,4 @@
-"""Question answering over documents, one of which holds the answer (Liu et al. 2023, section 2)."""
+"""Question answering over documents; one of them holds the answer (Liu et al. 2023, section 2)."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class DocumentItem:
 
 
 class MultiDocumentTask:
-    """``documents`` passages in the paper's layout, one of which holds the answer; only its position changes.
+    """``documents`` passages in the paper's layout; one holds the answer, and only its position changes.
 
     It works on any corpus. Questions are used if they have an accepted answer and their gold lies in one chunk. The
     distractors are BM25's best chunks for the question whose title and text hold no accepted answer

@@ -38,7 +38,7 @@ class Recipe:
     bundled_read_file: bool = True  # whether the bundled models can read that file
     substitute: str = ""  # what replaces that file if no data folder has it
     minutes: tuple[float, float] = (1, 1)  # on 2 cores: with the paper's models, with the bundled ones
-    differs: str = ""  # what is not as published even with the paper's models
+    differs: str = ""  # how it differs from the publication even with the paper's models
     offline_differs: str = "another model"  # what the bundled models change
     has_questions: bool = True  # whether a sample of them can be drawn
     figures: tuple[str, ...] = ()  # keys that lead to the published values that are shown until the row is recorded
