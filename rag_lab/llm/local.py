@@ -28,7 +28,7 @@ MAX_KV_BYTES = 1 << 30  # of the KV cache of one batch; a single sequence may ta
 
 
 class LocalLLM:
-    """A chat model on transformers; ``model`` and ``tokenizer`` are transformers' own, for anything that is missing here.
+    """A chat model on transformers; ``model`` and ``tokenizer`` are transformers' own, for all else.
 
     ``window`` is the most tokens of prompt and answer together. Results are kept under ``identity``. With
     ``prefix_cache`` the prompt up to its last cache mark is prefilled once and its KV cache is reused by later calls;
