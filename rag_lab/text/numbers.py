@@ -24,9 +24,9 @@ class Number:
     """A number with its unit, a date or a time of day: ``text == whole[start:end]``.
 
     ``values``: the possible meanings. Numbers are Decimals ("1.250" is 1250 or 1.25). Dates are (year, month, day)
-    with None for each part that is missing ("3/4/2024" is in March or in April). Times are minutes after midnight. A
-    code such as 3.2.1 is a number with itself, a string, as value. ``unit``: a name of ``data/number_words.yaml``, or "".
-    ``weak``: it may be no number at all ("one").
+    with None for each part that is missing ("3/4/2024" is in March or in April). Times are minutes after midnight.
+    A code such as 3.2.1 is a number with itself, a string, as value. ``unit``: a name of ``data/number_words.yaml``,
+    or "". ``weak``: it may be no number at all ("one").
     """
 
     start: int
