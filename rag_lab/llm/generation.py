@@ -172,11 +172,13 @@ def prefill_shared(
     max_rows: int,
     capacity: int,
     prefix_cache: PrefixCache | None = None,
+    share_all: bool = False,
 ) -> Iterator[tuple[list[int], DecodingBatch, list[Any]]]:
     """Prefill prompts, and yield batches: their generations' indices, the batch, the logits after each prompt.
 
     After sorting, neighbours share the longest prefixes. Each prompt is prefilled alone, in one cache that is cropped
-    to what it shares with the prompt before, and copied to its row of the batch. A batch has at most ``max_rows``
+    to what it shares with the prompt before, and copied to its row of the batch. Shared are the prefixes that go to
+    the prefix cache or, with ``share_all``, whatever two prompts have in common. A batch has at most ``max_rows``
     rows and ``capacity`` tokens, padding and ``max_new_tokens`` per row included, but at least one row. Delete it
     before you ask for the next, to free its memory.
     """
@@ -187,7 +189,7 @@ def prefill_shared(
         logits = []
         for row, i in enumerate(rows):
             ids, prefix = generations[i].prompt_ids, generations[i].prefix_length
-            known = min(common_length(before, ids), len(ids) - 1)
+            known = min(common_length(before, ids), len(ids) - 1 if share_all else prefix)
             generations[i].cached_tokens = prefix
             if prefix_cache and known < prefix:
                 kv_cache, generations[i].cached_tokens = prefix_cache.get(ids[:prefix], partial(prefill, model))

@@ -208,7 +208,8 @@ class LocalLLM:
         """For each prompt: its number, what ``complete`` gives, and ``log_likelihood`` of ``expected``.
 
         They come batch by batch, not in order. Each prefix that prompts share is prefilled once, wherever it ends;
-        the prefix cache is not used. In bfloat16, the answers may round to other tokens than in ``complete``.
+        the prefix cache is not used, and usage counts every prompt in full. In bfloat16, the answers may round to
+        other tokens than in ``complete``.
         Raises what ``complete`` and ``log_likelihood`` raise, before the first forward pass.
         """
         rows, ids = [], []
@@ -216,13 +217,14 @@ class LocalLLM:
             ids.append(self._text_ids(answer))
             rows.append(self._generation(prompt, max_tokens, stop=stop, min_tokens=len(ids[-1])))
             rows[-1].prefix_length = 0
-        yield from self._run(rows, ids, len(rows))
+        yield from self._run(rows, ids, len(rows), share_all=True)
 
     def _run(
-        self, rows: Sequence[Generation], expected: Sequence[list[int]], max_rows: int
+        self, rows: Sequence[Generation], expected: Sequence[list[int]], max_rows: int, share_all: bool = False
     ) -> Iterator[tuple[int, Completion, float]]:
         started = time.perf_counter()
-        for batch, scores in generate_and_score(self.model, rows, expected, **self._batching(max_rows)):
+        options = self._batching(max_rows) | {"share_all": share_all}
+        for batch, scores in generate_and_score(self.model, rows, expected, **options):
             seconds = (time.perf_counter() - started) / len(batch)
             for i, score in zip(batch, scores, strict=True):
                 yield i, _completion(rows[i], seconds), score

@@ -218,7 +218,7 @@ def test_a_cached_prefix_goes_on_as_if_all_had_been_prefilled(prefixes: list[lis
 def test_every_prompt_is_prefilled_to_its_own_end(capacity: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generation, "PREFILL_CHUNK_TOKENS", chunk)
     seen = []
-    for rows, _, logits in prefill_shared(tiny_model(), generations(PROMPTS), 3, 4, capacity):
+    for rows, _, logits in prefill_shared(tiny_model(), generations(PROMPTS), 3, 4, capacity, share_all=True):
         assert len(rows) == 1 or len(rows) * max(len(PROMPTS[i]) + 3 for i in rows) <= capacity
         assert len(rows) <= 4
         for i, last in zip(rows, logits, strict=True):
@@ -229,7 +229,7 @@ def test_every_prompt_is_prefilled_to_its_own_end(capacity: int, chunk: int, mon
 
 @pytest.mark.parametrize("max_rows", [1, 3, 8])
 def test_shared_prefixes_are_prefilled_once(max_rows: int, forward_tokens: list[int]) -> None:
-    list(prefill_shared(tiny_model(), generations(PROMPTS), 0, max_rows, 1000))
+    list(prefill_shared(tiny_model(), generations(PROMPTS), 0, max_rows, 1000, share_all=True))
     # The trie has 1 2 3 4 5, then 9 below 1 2, then 7, then eight ids from 8 on: 5 + 1 + 1 + 8. The last id of a
     # prompt is always computed, since its logits are needed: the second 1 2 3 4 5 computes its 5 again.
     assert sum(forward_tokens) == 5 + 1 + 1 + 8 + 1
@@ -237,7 +237,7 @@ def test_shared_prefixes_are_prefilled_once(max_rows: int, forward_tokens: list[
 
 @pytest.mark.parametrize("capacity", [1, 16, 1000])
 def test_prompts_of_unlike_length_go_on_in_one_batch_and_roll_back(capacity: int) -> None:
-    for rows, batch, _ in prefill_shared(tiny_model(), generations(PROMPTS), 3, 8, capacity):
+    for rows, batch, _ in prefill_shared(tiny_model(), generations(PROMPTS), 3, 8, capacity, share_all=True):
         more = [[10 + i, 20] for i in rows]
         for i, logits, ids in zip(rows, batch.forward(more, 2), more, strict=True):
             torch.testing.assert_close(logits, plain_logits(PROMPTS[i] + ids)[-2:])

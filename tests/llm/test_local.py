@@ -130,6 +130,28 @@ def test_answers_are_the_same_with_and_without_the_prefix_cache() -> None:
     assert other.cache_write_tokens > 0
 
 
+def test_usage_counts_the_tokens_that_the_model_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the prefix cache and without it: what is told as read from the cache is not given to the model again."""
+    prompts = [
+        about(BERLIN, question) for question in ("How large?", "How many people?", "How many people live there?")
+    ]
+    for caching in (False, True):
+        llm = LocalLLM("counted", smollm2().model, smollm2().tokenizer, prefix_cache=caching)
+        llm.complete(HI, max_tokens=1)  # the capacity is found with a token of its own
+        given = []
+        forward = generation.DecodingBatch.forward
+
+        def counted(batch: Any, ids: Any, *options: Any, forward: Any = forward, given: list[int] = given) -> Any:
+            given.append(sum(map(len, ids)))
+            return forward(batch, ids, *options)
+
+        monkeypatch.setattr(generation.DecodingBatch, "forward", counted)
+        usage = sum((completion.usage for completion in llm.complete_many(prompts, max_tokens=1)), Usage())
+        monkeypatch.setattr(generation.DecodingBatch, "forward", forward)
+        assert sum(given) == usage.input_tokens + usage.cache_write_tokens
+        assert bool(usage.cache_read_tokens) == caching
+
+
 def test_completions_in_one_batch_are_those_of_each_alone() -> None:
     llm = smollm2()
     prompts = [
