@@ -67,10 +67,14 @@ def offline_environment(threads: int | None = None) -> dict[str, str]:
 
 def execute(run: Run, in_place: bool, threads: int | None = None) -> None:
     """Run one notebook, and write its HTML whether it succeeds or fails."""
-    book = nbformat.read(run.path, as_version=4)
+    run.began = time.perf_counter()
+    try:
+        book = nbformat.read(run.path, as_version=4)
+    except ValueError as error:
+        run.seconds, run.result = run.elapsed, f"{type(error).__name__}: {run.path.name} is not a notebook"
+        return
     code = [i for i, cell in enumerate(book.cells) if cell.cell_type == "code"]
     run.cells = len(code)
-    run.began = time.perf_counter()
 
     def started(cell: nbformat.NotebookNode, cell_index: int) -> None:
         if cell_index in code:
@@ -142,7 +146,7 @@ def status(runs: Sequence[Run], expected: dict[str, float], jobs: int) -> str:
     """The line that shows life: what runs, its cell, seconds so far and the time left."""
     running = [run for run in runs if run.began and not run.result]
     parts = [f"{run.name}, cell {run.cell} of {run.cells}, {minutes(run.elapsed)}" for run in running]
-    return "; ".join([*parts, f"about {minutes(time_left(runs, expected, jobs))} left"])
+    return "; ".join([f"about {minutes(time_left(runs, expected, jobs))} left", *parts])
 
 
 def jobs_that_fit(wanted: int) -> int:
@@ -180,8 +184,8 @@ def run_all(runs: Sequence[Run], in_place: bool, jobs: int, expected: dict[str, 
         print("\ninterrupted: ending the kernels", file=sys.stderr)
         pool.shutdown(wait=False, cancel_futures=True)
         for run in runs:
-            if run.began and not run.result and run.client and run.client.km:
-                run.client.km.shutdown_kernel(now=True)
+            if run.began and not run.result and run.client and run.client.km and run.client.km.provisioner:
+                run.client.km.provisioner.process.kill()
         return False
     pool.shutdown()
     return True
@@ -206,14 +210,17 @@ def main() -> int:
     if not paths:
         parser.error(f"no notebook matches {' '.join(asked.names) or str(folder)}")
     here = settings.cache_folder() / ("solution_seconds.json" if asked.solutions else "notebook_seconds.json")
-    measured = json.loads(here.read_text(encoding="utf-8")) if here.exists() else {}
+    try:
+        measured = json.loads(here.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # not there yet, or broken: only the time left is estimated from it
+        measured = {}
     runs = [Run(path) for path in paths]
     finished = run_all(runs, asked.in_place, jobs_that_fit(asked.jobs), results.measured_seconds() | measured)
     width = max(len(run.name) for run in runs)
     print(f"\n{'notebook':<{width}}  seconds  claims  result")
     for run in runs:
         result = (run.result or "not finished").splitlines()[0]
-        print(f"{run.name:<{width}}  {run.seconds:7.1f}  {run.claims:6d}  {result}")
+        print(f"{run.name:<{width}}  {run.elapsed:7.1f}  {run.claims:6d}  {result}")
     print(f"rendered: {BUILD.name}/")
     ended = {run.name: round(run.seconds, 1) for run in runs if run.result == "ok"}
     write_atomic(here, json.dumps(measured | ended, indent=1))

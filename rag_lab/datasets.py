@@ -317,8 +317,12 @@ def _download(source: Download) -> list[Path]:
         ) from error
     paths = [folder / file for file in source.files]
     if source.is_archive:
-        with zipfile.ZipFile(target) as archive:
-            for path in paths:
-                write_atomic(path, archive.read(path.relative_to(top).as_posix()))
+        try:
+            with zipfile.ZipFile(target) as archive:
+                for path in paths:
+                    write_atomic(path, archive.read(path.relative_to(top).as_posix()))
+        except (zipfile.BadZipFile, KeyError) as error:
+            target.unlink()
+            raise ValueError(f"{source.address} gives no archive with {source.files[0]} ({error}).") from error
         target.unlink()
     return paths

@@ -29,7 +29,11 @@ def write_atomic(path: str | Path, data: bytes | str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")  # another process may write the same file
     part.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
-    os.replace(part, path)
+    try:
+        os.replace(part, path)
+    except OSError:
+        part.unlink()
+        raise
 
 
 def jsonl_bytes(

@@ -1,6 +1,7 @@
 """Chat models on transformers, run on this machine."""
 
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -256,7 +257,7 @@ class LocalLLM:
 
         if not isinstance(prompt, Prompt):
             raise TypeError(f"A Prompt is needed, not {type(prompt).__name__}: write Prompt.of(question).")
-        if max_tokens < 1 or temperature < 0 or "" in stop:
+        if max_tokens < 1 or not 0 <= temperature < math.inf or "" in stop:
             raise ValueError(
                 f"max_tokens is {max_tokens}, temperature {temperature}, stop {tuple(stop)}: pass at least 1 token, "
                 "a temperature of at least 0, and no empty stop text."

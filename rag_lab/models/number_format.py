@@ -118,9 +118,16 @@ def _read(path: Path) -> dict[str, Any]:
     """What the cache file holds; nothing if it is missing, broken or made by another version."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        return {key: row for key, row in kept.items() if key.startswith(f"{VERSION}: ") and set(row) == set(SHAPES)}
+        return {key: row for key, row in kept.items() if key.startswith(f"{VERSION}: ") and _is_whole(row)}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
+
+
+def _is_whole(row: Any) -> bool:
+    ways = {format_name(*way) for way in FORMATS}
+    return set(row) == set(SHAPES) and all(
+        "float32" in speeds and set(speeds) <= ways and min(speeds.values()) > 0 for speeds in row.values()
+    )
 
 
 def machine() -> str:

@@ -1,8 +1,10 @@
 """Vectors of texts, kept by content: a text that was embedded once, by the same model, is never embedded again."""
 
 import sqlite3
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 
@@ -28,10 +30,22 @@ def encode_cached(encoder: Encoder, texts: Sequence[str], collection: str) -> Ve
 
     ``collection`` names what the texts belong to, for example a folder's path. A vector is dropped when its
     collection no longer uses it and no other does. The vectors lie in ``vectors.sqlite`` in the cache folder.
+    If that file is damaged or cannot be written, a warning says so and all texts are embedded.
     """
+    path = settings.cache_folder() / "vectors.sqlite"
+    try:
+        return _encode_cached(path, encoder, texts, collection)
+    except sqlite3.Error as error:
+        warnings.warn(
+            f"{path}: {error}. All texts are embedded again; delete the file if it is damaged.", stacklevel=2
+        )
+        return encoder.encode(texts)
+
+
+def _encode_cached(path: Path, encoder: Encoder, texts: Sequence[str], collection: str) -> Vectors:
     model = content_key(model_identity(encoder.files.name), str(encoder.model.dtype))
     keys = [content_key(model, text) for text in texts]
-    with closing(sqlite3.connect(settings.cache_folder() / "vectors.sqlite", timeout=WAIT_SECONDS)) as database:
+    with closing(sqlite3.connect(path, timeout=WAIT_SECONDS)) as database:
         database.executescript(_TABLES)
         found = dict(_kept(database, list(dict.fromkeys(keys))))
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
@@ -69,7 +83,7 @@ def _drop_unused(database: sqlite3.Connection, collection: str, keys: Sequence[s
     with database:
         before = {key for (key,) in database.execute("SELECT key FROM uses WHERE collection = ?", (collection,))}
         gone, new = before - set(keys), set(keys) - before
-        database.executemany("INSERT INTO uses VALUES (?, ?)", [(collection, key) for key in new])
+        database.executemany("INSERT OR IGNORE INTO uses VALUES (?, ?)", [(collection, key) for key in new])
         database.executemany("DELETE FROM uses WHERE collection = ? AND key = ?", [(collection, key) for key in gone])
         database.executemany(
             "DELETE FROM vectors WHERE key = ? AND key NOT IN (SELECT key FROM uses WHERE key = ?)",

@@ -79,11 +79,18 @@ def test_a_machine_is_measured_once(made_up: list[Timings], tmp_path: Path) -> N
         json.dumps({"0: an old version": AMD}),
         json.dumps({"1: another processor": AMD}),
         "MACHINE without decode",
+        "MACHINE without speeds",
+        "MACHINE with a speed of 0",
     ],
 )
 def test_a_broken_old_or_foreign_file_is_measured_again(content: str, made_up: list[Timings], tmp_path: Path) -> None:
-    if content.startswith("MACHINE"):
-        content = json.dumps({number_format.machine(): {"encode": AMD["encode"], "prefill": AMD["prefill"]}})
+    rows = {
+        "MACHINE without decode": {"encode": AMD["encode"], "prefill": AMD["prefill"]},
+        "MACHINE without speeds": {job: {} for job in AMD},
+        "MACHINE with a speed of 0": {job: {"float32": 0} for job in AMD},
+    }
+    if content in rows:
+        content = json.dumps({number_format.machine(): rows[content]})
     path = tmp_path / "number_format.json"
     path.write_text(content, encoding="utf-8")
     assert number_format.number_format("encoder").dtype == "float32"

@@ -129,3 +129,16 @@ def test_time_left_is_scaled_by_what_the_ended_notebooks_took(module: ModuleType
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59.4, "59 s"), (60, "1 min 00 s"), (200, "3 min 20 s")])
 def test_minutes(module: ModuleType, seconds: float, text: str) -> None:
     assert module.minutes(seconds) == text
+
+
+def test_what_is_no_notebook_fails_and_the_others_still_run(
+    runner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAG_LAB_CACHE", str(tmp_path))
+    (tmp_path / "notebook_seconds.json").write_text("{", encoding="utf-8")
+    (runner.parent / "a_bad.ipynb").write_text("no JSON", encoding="utf-8")
+    write(runner.parent, "b_good", "1")
+    finished = execute(runner)
+    assert finished.returncode == 1
+    assert "a_bad.ipynb is not a notebook" in finished.stdout
+    assert finished.stdout.splitlines()[-2].endswith("ok")

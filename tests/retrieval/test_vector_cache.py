@@ -89,3 +89,10 @@ def test_more_texts_than_one_statement_takes(monkeypatch: pytest.MonkeyPatch) ->
     first = encode_cached(encoder, texts, "one")
     assert (encode_cached(encoder, texts[::-1], "one") == first[::-1]).all()
     assert len(encoder.embedded) == 1201
+
+
+@pytest.mark.parametrize("damage", [b"no database", b""])
+def test_a_file_that_is_no_database_costs_time_and_no_answer(damage: bytes, cache: Path) -> None:
+    (cache / "vectors.sqlite").mkdir() if not damage else (cache / "vectors.sqlite").write_bytes(damage * 99)
+    with pytest.warns(UserWarning, match=r"vectors\.sqlite: .* All texts are embedded again; delete the file"):
+        assert encode_cached(Lengths(), ["a", "bb"], "one").tolist() == [[1, 1], [2, 1]]
