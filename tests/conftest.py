@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import rag_lab  # noqa: F401  must be imported before torch: it sets GOMP_SPINCOUNT
+from rag_lab import results  # before any test imports torch: this sets GOMP_SPINCOUNT
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -27,3 +27,14 @@ def published_data(monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.skip("published data not found: set RAG_LAB_DATA to their folder")
     monkeypatch.setenv("RAG_LAB_DATA", str(folder))
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Notebooks run first, the longest before all others: a process that begins with it last keeps all waiting."""
+    seconds = results.measured_seconds()
+
+    def order(item: pytest.Item) -> float:
+        runs = item.name.startswith(("test_a_notebook_runs", "test_its_solutions_run"))
+        return -seconds.get(item.name.partition("[")[2].rstrip("]"), 0.0) if runs else 0.0
+
+    items.sort(key=order)
