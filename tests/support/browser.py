@@ -56,6 +56,8 @@ class Page:
         while True:
             message = json.loads(self._socket.recv())
             if message.get("id") == id_:
+                if "Promise was collected" in str(message.get("error")):  # a page that was busy: ask once more
+                    return self.send(method, **parameters)
                 if "error" in message:
                     raise RuntimeError(f"{method}: {message['error']}")
                 return dict(message["result"])
