@@ -1,13 +1,17 @@
-# make run: set up if needed, run the notebooks offline, print a table.   make test: lint, import order, types, all tests.
+# make run: set up if needed, run the core notebooks offline, print a table.   make run-all: the companions too.
+# make test: lint, import order, types, all tests.
 PYTHON ?= python3
 BIN := .venv/bin
 # Test processes; each loads the models for itself, about 3 GB. 0 runs the tests in this process, for a debugger.
 WORKERS ?= 2
 
-.PHONY: run test lab notebooks readme bench doctor bundle handouts clean
+.PHONY: run run-all test lab notebooks readme bench doctor bundle handouts clean
 
 run: .venv/installed
 	$(BIN)/python notebooks/run.py
+
+run-all: .venv/installed
+	$(BIN)/python notebooks/run.py --all
 
 test: .venv/installed
 	$(BIN)/ruff check .
@@ -21,7 +25,7 @@ lab: .venv/installed
 
 # Executes the notebooks in place, so that their committed outputs and the README's tables are current.
 notebooks: .venv/installed
-	$(BIN)/python notebooks/run.py --in-place
+	$(BIN)/python notebooks/run.py --all --in-place
 	$(BIN)/python -m rag_lab readme
 
 readme: .venv/installed

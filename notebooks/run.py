@@ -1,11 +1,14 @@
 """Run the notebooks headless and offline, print a table and write rendered HTML to build/.
 
-python notebooks/run.py [--in-place] [--solutions] [--jobs N] [name ...]
+python notebooks/run.py [--all] [--in-place] [--solutions] [--jobs N] [name ...]
+
+Core notebooks have a number (``02_late_chunking``), companions a number and a letter (``02b_boundaries``).
 """
 
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -55,6 +58,11 @@ class Run:
     def line(self) -> str:
         """What is printed when it ends."""
         return f"{self.name}  {self.seconds:.1f} s, {self.claims} claims, {self.result.splitlines()[0]}"
+
+
+def is_core(name: str) -> bool:
+    """Whether a notebook is part of the course, and not a companion."""
+    return not re.match(r"\d\d[a-z]_", name)
 
 
 def offline_environment(threads: int | None = None) -> dict[str, str]:
@@ -198,7 +206,8 @@ def _columns() -> int:
 def main() -> int:
     """Exit status 1 if any notebook failed, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="file names or beginnings of them; all where none is given")
+    parser.add_argument("names", nargs="*", help="beginnings of file names; by default the core notebooks")
+    parser.add_argument("--all", action="store_true", help="the companion notebooks too")
     parser.add_argument("--in-place", action="store_true", help="keep the outputs in the notebooks themselves")
     parser.add_argument("--solutions", action="store_true", help="the solutions instead of the notebooks")
     parser.add_argument("--jobs", type=int, default=1, help="notebooks at once; each then has its share of the cores")
@@ -206,7 +215,10 @@ def main() -> int:
     if asked.jobs < 1:
         parser.error(f"--jobs is {asked.jobs}; it is 1 or more")
     folder = FOLDER / "solutions" if asked.solutions else FOLDER
-    paths = [p for p in sorted(folder.glob("*.ipynb")) if not asked.names or p.name.startswith(tuple(asked.names))]
+    beginnings = tuple(asked.names) or ("",)
+    paths = [p for p in sorted(folder.glob("*.ipynb")) if p.name.startswith(beginnings)]
+    if not asked.names and not asked.all:
+        paths = [p for p in paths if is_core(p.name)]
     if not paths:
         parser.error(f"no notebook matches {' '.join(asked.names) or str(folder)}")
     here = settings.cache_folder() / ("solution_seconds.json" if asked.solutions else "notebook_seconds.json")

@@ -24,8 +24,8 @@ STYLE = {
     "axes.grid": True,
     "axes.axisbelow": True,
     "grid.color": "#DDDDDD",
-    "font.size": 10,
-    "axes.titlesize": 11,
+    "font.size": 11,
+    "axes.titlesize": 12,
     "axes.titlelocation": "left",
     "legend.frameon": False,
     "hatch.linewidth": 0.6,
@@ -51,6 +51,80 @@ def show(figure: "Figure", alt: str) -> None:
     figure.savefig(buffer, format="png")
     plt.close(figure)
     display(Image(buffer.getvalue(), alt=alt))
+
+
+def bars(
+    labels: Sequence[str],
+    series: Mapping[str, Sequence[Interval]] | Mapping[str, Sequence[float]],
+    title: str,
+    ylabel: str,
+    alt: str,
+    guesses: Mapping[str, Sequence[float]] | None = None,
+    ylim: tuple[float, float] | None = None,
+) -> None:
+    """Show a figure of bars: a group per label, a colour per series. Intervals get whiskers, ``guesses`` are crosses.
+
+    ``title`` says what the figure shows. ``guesses`` has a value per label for some of the series.
+    """
+    figure, axes = new_figure(width=9)
+    values, whiskers = _split(series)
+    grouped_bars(axes, labels, values, whiskers)
+    places, width = np.arange(len(labels)), 0.8 / len(series)
+    for name, guess in (guesses or {}).items():
+        shift = (list(series).index(name) - (len(series) - 1) / 2) * width
+        label = None if axes.get_legend_handles_labels()[1].count("my guess") else "my guess"
+        axes.plot(places + shift, guess, "kx", markersize=9, markeredgewidth=2, label=label)
+    axes.set(title=title, ylabel=ylabel, ylim=ylim)
+    _legend_below(axes)
+    show(figure, alt)
+
+
+def curve(
+    x: Sequence[float],
+    series: Mapping[str, Sequence[Interval]] | Mapping[str, Sequence[float]],
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    alt: str,
+    ylim: tuple[float, float] | None = None,
+    doubling: bool = False,
+) -> None:
+    """Show a figure of lines over ``x``, a band around each that has intervals; ``doubling``: x is logarithmic."""
+    figure, axes = new_figure(width=9)
+    values, bands = _split(series)
+    bands = bands or {name: [(value, value) for value in line] for name, line in values.items()}
+    points = {name: [(v, *band) for v, band in zip(line, bands[name], strict=True)] for name, line in values.items()}
+    lines_with_intervals(axes, x, points)
+    if doubling:
+        doubling_axis(axes, [int(value) for value in x])
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel, ylim=ylim)
+    _legend_below(axes)
+    show(figure, alt)
+
+
+def gains(labels: Sequence[str], series: Mapping[str, Sequence[Interval]], title: str, xlabel: str, alt: str) -> None:
+    """Show a figure of paired differences with their intervals: a row per label, a mark per series."""
+    figure, axes = new_figure(width=9, height=1.2 + 0.45 * len(labels) * max(1, len(series) / 2))
+    differences(axes, labels, series)
+    axes.set(title=title, xlabel=xlabel)
+    if len(series) > 1:
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    show(figure, alt)
+
+
+def _legend_below(axes: "Axes") -> None:
+    """The legend below the figure, where it hides nothing."""
+    axes.legend(ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.18 if axes.get_xlabel() else -0.1))
+
+
+def _split(
+    series: Mapping[str, Sequence[Any]],
+) -> tuple[dict[str, list[float]], dict[str, list[tuple[float, float]]] | None]:
+    """The values of each series, and their bounds if the values are intervals."""
+    if not all(isinstance(value, Interval) for line in series.values() for value in line):
+        return {name: list(line) for name, line in series.items()}, None
+    values = {name: [one.value for one in line] for name, line in series.items()}
+    return values, {name: [(one.low, one.high) for one in line] for name, line in series.items()}
 
 
 def grouped_bars(
@@ -105,7 +179,7 @@ def heat_map(axes: "Axes", values: np.ndarray, columns: Sequence[str], rows: Seq
     middle = (values.min() + values.max()) / 2
     for (r, c), value in np.ndenumerate(values):
         axes.text(
-            c, r, f"{value:.2f}", ha="center", va="center", fontsize=8, color="black" if value > middle else "w"
+            c, r, f"{value:.2f}", ha="center", va="center", fontsize=10, color="black" if value > middle else "w"
         )
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)
