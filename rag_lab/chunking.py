@@ -34,7 +34,15 @@ from rag_lab.types import CharSpan, Chunk, Document
 Chunker = Callable[..., list[Chunk]]
 Splitter = Callable[[str, int, int], Iterable[CharSpan]]
 
-_PROSE_SUFFIXES = {"", ".md", ".markdown", ".txt", ".text", ".html", ".htm", ".pdf"}
+_MARKDOWN_SUFFIXES = {
+    "",
+    ".md",
+    ".markdown",
+    ".html",
+    ".htm",
+    ".xhtml",
+    ".docx",
+}  # the last ones are read as Markdown
 SECTION_CHARS = 1500
 
 
@@ -306,17 +314,21 @@ def _earliest(positions: Sequence[int], end: int, count: int) -> int:
 
 
 def _sections(document: Document) -> list[Section]:
-    """The document's Markdown sections; one section for a file of another kind, such as a program."""
+    """The document's Markdown sections; one section for a file of another kind, such as plain text or a program."""
     suffix = PurePosixPath(str(document.metadata.get("file", ""))).suffix.lower()
-    return sections(document.text) if suffix in _PROSE_SUFFIXES else [Section(0, len(document.text), ())]
+    return sections(document.text) if suffix in _MARKDOWN_SUFFIXES else [Section(0, len(document.text), ())]
 
 
 def _chunks(document: Document, spans: Iterable[CharSpan], structure: Sequence[Section] | None = None) -> list[Chunk]:
     structure = _sections(document) if structure is None else structure
     section_starts = [section.start for section in structure]
+    metadata = {name: value for name, value in document.metadata.items() if name != "pages"}
+    page_starts = document.metadata.get("pages", [])
     chunks = []
     for index, (start, end) in enumerate(spans):
         path = structure[bisect.bisect_right(section_starts, start) - 1].path if structure else ()
+        if page_starts:
+            path = (f"page {bisect.bisect_right(page_starts, start)}",)
         place = (document.id, index, document.text[start:end], start, end)
-        chunks.append(Chunk(*place, document.title, document.uri, path, document.metadata))
+        chunks.append(Chunk(*place, document.title, document.uri, path, metadata))
     return chunks

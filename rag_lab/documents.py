@@ -1,7 +1,8 @@
-"""Read a folder of Markdown, text, HTML and PDF files as documents."""
+"""Read a folder of Markdown, text, HTML, Word and PDF files as documents."""
 
 import os
 import re
+import tomllib
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from rag_lab.types import Document
 
 
 def load_folder(path: str | Path) -> list[Document]:
-    """Read all Markdown, text, HTML and PDF files below ``path``, in the order of their relative paths.
+    """Read all Markdown, text, HTML, Word and PDF files below ``path``, in the order of their relative paths.
 
     ``id`` is the file's relative POSIX path without suffix (with it, if files differ only in the suffix);
     ``metadata["file"]`` is the whole relative path. Line ends become ``\\n`` and a byte order mark is dropped, so
@@ -30,10 +31,10 @@ def load_folder(path: str | Path) -> list[Document]:
         raise NotADirectoryError(f"{str(root)!r} is a file; give the folder that contains it.")
     files = _visible_files(root)
     ids = _ids([file for file in files if _suffix(file) in _READERS])
-    documents, skipped = [], []
+    documents, skipped, garbled = [], [], []
     for file in files:
         if file not in ids:
-            skipped.append(f"{file} (not Markdown, text, HTML or PDF)")
+            skipped.append(f"{file} ({_REMEDIES.get(_suffix(file), 'not Markdown, text, HTML, Word or PDF')})")
             continue
         try:
             title, fields, text = _READERS[_suffix(file)]((root / file).read_bytes())
@@ -43,14 +44,19 @@ def load_folder(path: str | Path) -> list[Document]:
         except Exception as error:
             skipped.append(f"{file} ({' '.join(str(error).split()) or type(error).__name__})")
             continue
+        if unreadable := text.count("\ufffd"):
+            garbled.append(f"{file} ({unreadable})")
         uri = str(fields.pop("uri", None) or "")
         title = title or PurePosixPath(file).stem
         documents.append(Document(ids[file], text, title, uri, {**fields, "file": file}))
     if not documents:
         found = f"skipped: {'; '.join(skipped)}" if skipped else "it has no files"
-        raise ValueError(f"Nothing to read in {str(root)!r}: add Markdown, text, HTML or PDF files ({found}).")
+        raise ValueError(f"Nothing to read in {str(root)!r}: add Markdown, text, HTML, Word or PDF files ({found}).")
     if skipped:
         message = f"{len(skipped)} of {len(files)} files in {str(root)!r} were skipped: {'; '.join(skipped)}."
+        warnings.warn(message, stacklevel=2)
+    if garbled:
+        message = f"Characters that are not in the encoding of their file were read as \ufffd: {'; '.join(garbled)}."
         warnings.warn(message, stacklevel=2)
     return documents
 
@@ -90,31 +96,49 @@ def _unify_newlines(text: str) -> str:
 
 
 def _read_markdown(data: bytes) -> _Parts:
-    """Without front matter and the blank lines above the body.
-
-    python-frontmatter ignores front matter that is unclosed or not a mapping, and strips the body's own white space.
-    """
+    """Without front matter and the blank lines above the body."""
     text = _decode(data)
-    fields: dict[str, Any] = {}
-    if re.match(r"---[ \t]*\n", text):
-        front = re.match(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", text, re.DOTALL | re.MULTILINE)
-        if front is None:
-            raise ValueError("its front matter has no closing ---")
-        fields, text = _front_matter(front[1]), text[front.end() :]
+    fields: dict[str, Any] | None = None
+    front = re.match(
+        r"(---|\+\+\+)[ \t]*\n(?![ \t]*\n)(.*?)^(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", text, re.DOTALL | re.MULTILINE
+    )
+    if front:
+        fields = _toml(front[2]) if front[1] == "+++" else _yaml(front[2])
+    if front and fields is not None:  # else --- is a thematic break
+        text = text[front.end() :]
+    fields = fields or {}
     text = re.sub(r"\A(?:[^\S\n]*\n)+", "", text)
     return str(fields.pop("title", None) or _first_heading(text)), fields, text
 
 
-def _front_matter(source: str) -> dict[str, Any]:
+def _toml(source: str) -> dict[str, Any] | None:
+    try:
+        return _as_json(tomllib.loads(source))
+    except tomllib.TOMLDecodeError:
+        return None
+
+
+def _yaml(source: str) -> dict[str, Any] | None:
+    """The fields of YAML front matter; None if it is not a map. A map that is not valid YAML is read line by line."""
     import yaml
 
+    class NoAliases(yaml.SafeLoader):
+        """A few aliases of aliases are gigabytes when written out."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("aliases are not read")
+            return super().compose_node(parent, index)
+
     try:
-        fields = yaml.safe_load(source)
-    except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"its front matter is not YAML: {error}") from error
-    if not isinstance(fields, dict | None):
-        raise ValueError("its front matter is not a list of 'key: value' lines")
-    return _as_json(fields or {})
+        fields = yaml.load(source, NoAliases)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        lines = [line for line in source.split("\n") if line.strip()]
+        pairs = [re.match(r"([^\W\d][\w -]*?)[ \t]*:(?:[ \t]+(.*?))?[ \t]*$", line) for line in lines]
+        if not all(pair or line[0] in " \t-#" for pair, line in zip(pairs, lines, strict=True)):
+            return None
+        fields = {pair[1]: (pair[2] or "").strip("\"'") for pair in pairs if pair}
+    return _as_json(fields or {}) if isinstance(fields, dict | None) else None
 
 
 def _as_json(value: Any) -> Any:
@@ -134,55 +158,24 @@ def _first_heading(text: str) -> str:
     return next((heading.text for heading in headings(text) if heading.text), "")
 
 
-_HIDDEN = {"head", "title", "script", "style", "noscript", "template", "iframe", "object", "video", "audio", "canvas"}
-# Blocks that markdownify does not know, and inline markup that is left out: the text reads as on the page.
-# fmt: off
-_BLOCKS = ["address", "aside", "body", "details", "fieldset", "figure", "footer", "form", "header", "hgroup", "html",
-           "main", "nav", "summary"]
-_INLINE = ["a", "b", "code", "del", "em", "i", "img", "kbd", "s", "samp", "strong", "sub", "sup"]
-# fmt: on
-
-
 def _read_html(data: bytes) -> _Parts:
-    """Visible text as Markdown: headings, lists, tables, quotes and fenced ``pre``; inline markup is left out."""
-    from bs4 import BeautifulSoup, UnicodeDammit
-    from markdownify import MarkdownConverter
+    from rag_lab.text import html
 
-    soup = BeautifulSoup(UnicodeDammit(data, is_html=True).unicode_markup or "", "html5lib")
-    title = " ".join(soup.title.get_text().split()) if soup.title else ""
-    for tag in soup.find_all(_is_hidden):
-        tag.extract()
-    for tag in soup.find_all([*_BLOCKS, "hr"]):
-        tag.name = "br" if tag.name == "hr" else "div"
-    converter = MarkdownConverter(
-        heading_style="atx",
-        bullets="-",
-        strip=_INLINE,
-        table_infer_header=True,
-        escape_asterisks=False,
-        escape_underscores=False,
-        wrap=True,  # joins the lines of a paragraph
-        wrap_width=None,
-    )
-    text = re.sub(r"  \n (?=\S)|[ \t]+\n", "\n", _unify_newlines(converter.convert_soup(soup)))  # br is "  \n"
-    text = re.sub(r"\n{3,}", "\n\n", text).strip()
+    title, text = html.page(data)
     return title or _first_heading(text), {}, text
 
 
-def _is_hidden(tag: Any) -> bool:
-    style = str(tag.get("style") or "").replace(" ", "").lower()
-    hidden = tag.name in _HIDDEN or tag.has_attr("hidden") or "display:none" in style or "visibility:hidden" in style
-    return hidden or bool(re.fullmatch("h[1-6]", tag.name) and not tag.get_text(strip=True))
+def _read_word(data: bytes) -> _Parts:
+    import mammoth
+
+    return _read_html(mammoth.convert_to_html(BytesIO(data)).value.encode())
 
 
 def _read_pdf(data: bytes) -> _Parts:
-    """Pages joined by a blank line."""
-    from pypdf import PdfReader
+    from rag_lab.text import pdf
 
-    pages = [page.extract_text().strip() for page in PdfReader(BytesIO(data)).pages]
-    # Some fonts leave UTF-16 surrogates, which no tokenizer accepts: join the pairs, replace the rest.
-    text = "\n\n".join(pages).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return "", {}, _unify_newlines(text)
+    text, pages = pdf.read(data)
+    return "", {"pages": pages}, text
 
 
 _READERS: dict[str, Callable[[bytes], _Parts]] = {
@@ -192,5 +185,17 @@ _READERS: dict[str, Callable[[bytes], _Parts]] = {
     ".text": lambda data: ("", {}, _decode(data)),
     ".html": _read_html,
     ".htm": _read_html,
+    ".xhtml": _read_html,
+    ".docx": _read_word,
     ".pdf": _read_pdf,
+}
+
+# What to do with files that people have and that are not read.
+_REMEDIES = {
+    **dict.fromkeys((".doc", ".odt", ".rtf", ".pages"), "save it as .docx or PDF"),
+    **dict.fromkeys((".ppt", ".pptx", ".odp", ".key"), "export it as PDF"),
+    **dict.fromkeys((".csv", ".tsv", ".xls", ".xlsx", ".ods", ".numbers"), "a table: save it as an HTML page"),
+    ".ipynb": "export it as Markdown or HTML",
+    **dict.fromkeys((".epub", ".mobi", ".azw3"), "convert it to HTML or PDF"),
+    **dict.fromkeys((".eml", ".msg", ".mht", ".mhtml"), "save it as an HTML page"),
 }
