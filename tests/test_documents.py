@@ -28,7 +28,7 @@ def read_one(folder: Path, name: str, content: str | bytes) -> Document:
 
 
 def pdf(*pages: str) -> bytes:
-    """A PDF with one line of Latin text, or a content stream, per page; an empty one gives an empty page, as a scan."""
+    """A PDF with one line of Latin text, or a content stream, per page; an empty one gives a page without text."""
     writer = PdfWriter()
     names = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica", "/Encoding": "/WinAnsiEncoding"}
     font = DictionaryObject({NameObject(key): NameObject(value) for key, value in names.items()})

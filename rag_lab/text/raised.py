@@ -18,9 +18,8 @@ def raised(text: str, before: str, is_link: bool = False) -> str:
     variable = re.search(r"(?<![^\W_])[^\W\d_]$", before)
     if text.isalpha() and not (len(text) == 1 and (variable or BASE.search(before))):
         return text
-    is_power = re.search(r"[^\W\d_]|^[-−+]|[-−+]$", text) or BASE.search(before)
-    is_power = is_power or (text in ("2", "3") and SYMBOL.search(before))
-    if is_link or not is_power:
+    says_so = re.search(r"[^\W\d_]|^[-−+]|[-−+]$", text) or BASE.search(before)
+    if is_link or not (says_so or (text in ("2", "3") and SYMBOL.search(before))):
         return f" [{text}]"
     written = text.translate(SUPERSCRIPTS)
     return written if all(character in SUPERSCRIPTS.values() for character in map(ord, written)) else f"^{text}"
