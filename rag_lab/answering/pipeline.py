@@ -22,7 +22,7 @@ from rag_lab.llm.language_model import CallFailed, LanguageModel
 from rag_lab.llm.prompt import Block, Completion, Prompt, Turn
 from rag_lab.llm.structured import InvalidJSON, json_schema, parse_json
 from rag_lab.models.encoder import Encoder
-from rag_lab.prompting.build import MISSING, REFUSAL, Message, fit_prompt
+from rag_lab.prompting.build import MISSING, REFUSAL, Message, begins_with, fit_prompt
 from rag_lab.prompting.escaping import unescape
 from rag_lab.prompting.injection import Cleaned, Mode, clean_context_instructions, overlaps
 from rag_lab.prompting.templates import Source, Template, load_template
@@ -251,7 +251,7 @@ def conclude(prepared: Prepared, completion: Completion | None = None) -> Answer
     """The checked answer. ``completion`` is the model's to ``prepared.prompt``, and None if that is None.
 
     Text form: "refused" if the text begins with ``prompting.REFUSAL``, "partial" if a line begins with ``MISSING``,
-    else "answered". Case and white space are ignored; other wordings are not interpreted. JSON form: also "refused"
+    else "answered" (see ``begins_with``; other wordings are not interpreted). JSON form: also "refused"
     if it is empty and not ``sufficient``, and "partial" if it is not ``sufficient``. Status "error": the API refused,
     the JSON is malformed, or the answer is empty. Raises ValueError unless prompt and completion come together.
     """
@@ -289,9 +289,9 @@ def check(
         reason = "the model wrote nothing but markers" if _visible(text) else "the model wrote nothing"
         return failed(prepared, reason, completion)
     status: AnswerStatus = "answered"
-    if _begins(text, REFUSAL):
+    if begins_with(text, REFUSAL):
         status = "refused"
-    elif not sufficient or any(_begins(line, MISSING) for line in text.splitlines()):
+    elif not sufficient or any(begins_with(line, MISSING) for line in text.splitlines()):
         status = "partial"
     reasons = ["the model found no answer in the sources"] if status == "refused" else []
     if completion.stop_reason == "max_tokens":
@@ -326,14 +326,15 @@ def _answer(
     trace = prepared.trace
     if completion:
         seconds = trace.seconds | {"complete": completion.usage.seconds}
-        trace = replace(trace, completion_text=completion.text, usage=completion.usage, seconds=seconds)
+        trace = replace(
+            trace,
+            completion_text=completion.text,
+            thinking=completion.thinking,
+            usage=completion.usage,
+            seconds=seconds,
+        )
     report = report or validate_citations(text, prepared.sources)
     return Answer(text, status, prepared.sources, report, trace, tuple(quotes), reason)
-
-
-def _begins(text: str, wording: str) -> bool:
-    """Whether ``text`` begins with a fixed wording that ``data/prompts/strong.txt`` requests."""
-    return " ".join(text.split()).casefold().startswith(wording.casefold())
 
 
 def _visible(text: str) -> bool:

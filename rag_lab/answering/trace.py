@@ -22,7 +22,8 @@ class Trace:
 
     ``retrieved``: as the retriever ranked them. ``dropped``: what each step (``threshold``, ``clean``, ``filter``,
     ``extract``, ``budget``) left out, and why. ``prompt``: as it was sent; None if no model was called, and then
-    ``completion_text`` (the model's text, verbatim) and ``model`` are empty. ``usage``: of all calls that returned.
+    ``completion_text`` (the model's text, verbatim), ``thinking`` (what it thought before that) and ``model`` are
+    empty. ``usage``: of all calls that returned.
     ``seconds``: of those of the steps ``retrieve``, ``select``, ``complete`` and ``check`` that were finished.
     ``unverified_quotes``: what a compressing model returned that is not in its passage (see ``Selection``).
     """
@@ -33,6 +34,7 @@ class Trace:
     prompt: Prompt | None = None
     prompt_tokens: int = 0
     completion_text: str = ""
+    thinking: str = ""
     model: str = ""
     usage: Usage = field(default_factory=Usage)
     seconds: dict[str, float] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rag_lab.prompting.build import MISSING, REFUSAL
+from rag_lab.prompting.build import MISSING, REFUSAL, begins_with
 from rag_lab.prompting.citation_markers import Citation, MarkerEvent, MarkerScanner
 from rag_lab.prompting.templates import Source
 from rag_lab.text.numbers import Number, unsupported_numbers
@@ -161,8 +161,9 @@ def blanked(text: str, spans: Sequence[CharSpan]) -> str:
 
 def _needs_citation(sentence: str) -> bool:
     """Whether the sentence makes a claim that needs a citation."""
-    has_word = any(map(str.isalnum, sentence))
-    return has_word and not sentence.startswith(("#", REFUSAL, MISSING)) and not sentence.endswith((":", "："))
+    if begins_with(sentence, REFUSAL) or begins_with(sentence, MISSING):
+        return False
+    return any(map(str.isalnum, sentence)) and not sentence.startswith("#") and not sentence.endswith((":", "："))
 
 
 def _sentence_of(citation: Citation, spans: Sequence[CharSpan], answer: str) -> int:

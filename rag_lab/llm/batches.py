@@ -45,7 +45,8 @@ def complete_batch(
     missing = {key: body for key, body in bodies.items() if recordings.find(llm.request_identity(body)) is None}
     failures = _run(llm, missing, poll_seconds) if missing else {}
     records = {key: recordings.store().get(key) for key in keys}
-    return [completion(bodies[key], record) if (record := records[key]) else failures[key] for key in keys]
+    echoes = bool(llm.name != llm.model)
+    return [completion(bodies[key], record, echoes) if (record := records[key]) else failures[key] for key in keys]
 
 
 def _run(llm: ClaudeLLM, missing: Bodies, poll_seconds: float) -> dict[str, CallFailed]:
@@ -118,6 +119,6 @@ def _collect(
     except api_errors() as error:
         if getattr(error, "status_code", None) == 404:
             path.unlink()
-        raise CallFailed(f"Batch {path.stem} was not read: {llm.reason(error)}. Run it again to read it.") from error
+        raise CallFailed(f"Batch {path.stem} was not read: {llm.reason(error)}. Run it again to read it.") from None
     path.unlink()
     return dollars

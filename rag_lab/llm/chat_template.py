@@ -3,7 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
-from rag_lab.llm.prompt import Prompt
+from rag_lab.llm.prompt import Block, Prompt
 
 _MARK = re.compile("\ue000(\\d+)\ue001")  # a message's place while the template is filled in
 
@@ -35,7 +35,8 @@ def chat_tokens(tokenizer: Any, prompt: Prompt) -> ChatTokens:
 
     Control tokens come from the template alone: a document that contains ``<|im_end|>`` is read as those characters.
     The boundaries between blocks do not change the ids, except that the prefill is tokenised alone.
-    Raises ValueError if the last turn before a prefill is not the user's, or if there is no chat template.
+    A template without a system role gets the system text at the beginning of the first user turn. Raises ValueError
+    if the last turn before a prefill is not the user's, if there is no chat template, or if it leaves a message out.
     """
     turns = [(str(turn.role), turn.blocks) for turn in prompt.turns]
     prefill = turns.pop()[1] if turns and turns[-1][0] == "assistant" else ()
@@ -43,10 +44,7 @@ def chat_tokens(tokenizer: Any, prompt: Prompt) -> ChatTokens:
         raise ValueError("The prompt needs a user turn at its end, or before the assistant's prefill.")
     if not tokenizer.chat_template:
         raise ValueError(f"{tokenizer.name_or_path} has no chat template; choose an instruction-tuned model.")
-    if prompt.system:
-        turns.insert(0, ("system", prompt.system))
-    messages = [{"role": role, "content": f"\ue000{i}\ue001"} for i, (role, _) in enumerate(turns)]
-    filled = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    turns, filled = _filled(tokenizer, turns, prompt.system)
     control_ids = {token.content: i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
     control_pattern = _control_pattern(tokenizer)
 
@@ -79,6 +77,40 @@ def chat_tokens(tokenizer: Any, prompt: Prompt) -> ChatTokens:
     prefill_ids = text_tokens(tokenizer, "".join(block.text for block in prefill))
     ids += prefill_ids
     return ChatTokens(ids, len(ids) if any(block.cache for block in prefill) else prefix_length, len(prefill_ids))
+
+
+Message = tuple[str, tuple[Block, ...]]  # role and content
+
+
+def _filled(tokenizer: Any, turns: list[Message], system: tuple[Block, ...]) -> tuple[list[Message], str]:
+    """The messages, and the template filled in with a mark for each.
+
+    Templates differ: some have no system role, and some take content as a list of parts. A template is right if it
+    shows every mark once and in order.
+    """
+    from jinja2 import TemplateError
+
+    attempts = [turns]
+    if system:
+        first = next(i for i, (role, _) in enumerate(turns) if role == "user")
+        merged = [*turns[:first], ("user", (*system, Block("\n\n"), *turns[first][1])), *turns[first + 1 :]]
+        attempts = [[("system", system), *turns], merged]
+    problem = "it leaves text out"
+    for messages in attempts:
+        marks = [f"\ue000{i}\ue001" for i in range(len(messages))]
+        for contents in (marks, [[{"type": "text", "text": mark}] for mark in marks]):
+            request = [{"role": role, "content": c} for (role, _), c in zip(messages, contents, strict=True)]
+            try:
+                filled = tokenizer.apply_chat_template(request, tokenize=False, add_generation_prompt=True)
+            except (TemplateError, TypeError) as error:  # what the template raises, or text where it expects parts
+                problem = str(error)
+                continue
+            if [match[0] for match in _MARK.finditer(filled)] == marks:
+                return messages, filled
+    raise ValueError(
+        f"The chat template of {tokenizer.name_or_path} does not take these messages ({problem}): leave out the "
+        "system text or the history, or choose another model."
+    )
 
 
 def _control_pattern(tokenizer: Any) -> re.Pattern[str]:

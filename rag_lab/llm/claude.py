@@ -18,6 +18,7 @@ from rag_lab.llm import pricing, recordings, spending
 from rag_lab.llm.language_model import CallFailed, Sampling, Schema
 from rag_lab.llm.prompt import Block, Completion, Prompt, Stream, Turn, Usage
 from rag_lab.storage import content_key
+from rag_lab.text.thinking import split_thinking
 
 if TYPE_CHECKING:
     import anthropic
@@ -65,15 +66,19 @@ class ClaudeLLM:
 
     @functools.cached_property
     def client(self) -> "anthropic.Anthropic":
-        """The SDK's client, from ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. Raises RuntimeError if there is no key."""
+        """The SDK's client, from ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL.
+
+        Raises RuntimeError if there is no key, and ValueError if it has characters that no key has.
+        """
         import anthropic
 
-        has_key = os.environ.get("ANTHROPIC_API_KEY") or os.environ.get("ANTHROPIC_AUTH_TOKEN")
-        if not has_key and not os.environ.get("ANTHROPIC_BASE_URL"):
+        key, token = _secret("ANTHROPIC_API_KEY"), _secret("ANTHROPIC_AUTH_TOKEN")
+        if not (key or token or os.environ.get("ANTHROPIC_BASE_URL")):
             raise RuntimeError(
                 f"No key for {self.model}: set ANTHROPIC_API_KEY, or ANTHROPIC_BASE_URL to a server of your own."
             )
-        return anthropic.Anthropic(api_key=None if has_key else "no key", max_retries=RETRIES)
+        stand_in = None if token else "no key"
+        return anthropic.Anthropic(api_key=key or stand_in, auth_token=token or None, max_retries=RETRIES)
 
     @property
     def _server(self) -> str:
@@ -95,9 +100,10 @@ class ClaudeLLM:
     ) -> dict[str, Any]:
         """The body of the request for ``prompt``; the same prompt gives the same body.
 
-        White space at the end of a prefill is left out: the API refuses it. Raises ValueError if the last turn has no
-        text, ``max_tokens`` is under 1, a stop text is blank, there are more than four cache marks, or the model
-        takes no prefill or temperature.
+        What the API refuses is left out: blank turns and blocks, and white space at the end of a prefill. Raises
+        ValueError if the last turn has no text, the first is the assistant's, ``max_tokens`` is under 1, the
+        temperature is not in [0, 1], a stop text is blank, there are more than four cache marks or a 1h mark after a
+        5m mark, or the model takes no prefill or temperature.
         """
         if max_tokens < 1:
             raise ValueError(f"max_tokens is {max_tokens}; it must be 1 or more.")
@@ -111,9 +117,13 @@ class ClaudeLLM:
             )
         if temperature and not self.price.temperature:
             raise ValueError(f"{self.model} takes no temperature, and it is {temperature}; leave it at 0.")
-        if any(not text.strip() for text in stop):
-            raise ValueError(f"One of the stop texts {list(stop)} is blank; the Messages API refuses that.")
-        turns = [{"role": turn.role, "content": _content(turn.blocks)} for turn in prompt.turns]
+        if not 0 <= temperature <= 1:
+            raise ValueError(f"The temperature is {temperature}; the Messages API takes 0 to 1.")
+        if isinstance(stop, str) or any(not text.strip() for text in stop):
+            raise ValueError(f"stop is {stop!r}; the Messages API takes a list of texts that are not blank.")
+        turns = [{"role": turn.role, "content": _content(turn.blocks)} for turn in prompt.turns if turn.text.strip()]
+        if turns[0]["role"] != "user":
+            raise ValueError("The first turn is the assistant's; the Messages API takes the user's first.")
         if last.role == "assistant":
             turns[-1]["content"] = [{"type": "text", "text": last.text.rstrip()}]
         body: dict[str, Any] = {
@@ -136,8 +146,11 @@ class ClaudeLLM:
 
             form = anthropic.transform_schema(dict(schema))
             body.setdefault("output_config", {})["format"] = {"type": "json_schema", "schema": form}
-        if (marks := sum("cache_control" in block for block in _blocks(body))) > MAX_CACHE_MARKS:
-            raise ValueError(f"The prompt has {marks} cache marks; the API takes {MAX_CACHE_MARKS}.")
+        marks = [block["cache_control"]["ttl"] for block in _blocks(body) if "cache_control" in block]
+        if len(marks) > MAX_CACHE_MARKS:
+            raise ValueError(f"The prompt has {len(marks)} cache marks; the API takes {MAX_CACHE_MARKS}.")
+        if marks != sorted(marks):  # 1h, 5m
+            raise ValueError("A cache mark of 1h follows one of 5m; the API takes the longer ones first.")
         return body
 
     def request_identity(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +165,10 @@ class ClaudeLLM:
         RuntimeError or LookupError as ``recordings.find`` does.
         """
         body = self.request(prompt, max_tokens, **sampling)
-        return completion(body, self.send(body))
+        answer = completion(body, self.send(body), echoes=bool(self._server))
+        if sampling.get("schema") is not None and self._server and not _is_json(answer.text):
+            warnings.warn(f"{self.name} did not answer with JSON: it may not hold to schemas.", stacklevel=2)
+        return answer
 
     def send(self, body: dict[str, Any]) -> dict[str, Any]:
         """Send one Messages body, or find its recording: ``{model, date, response, seconds, dollars}``.
@@ -176,15 +192,15 @@ class ClaudeLLM:
         A stream that breaks off raises CallFailed after the deltas that arrived; nothing of it is recorded.
         """
         body = self.request(prompt, max_tokens, **sampling)
+        echoes = bool(self._server)
         if record := recordings.find(self.request_identity(body)):
-            yield from filter(None, [completion(body, record).text])
-            return completion(body, record)
+            yield from filter(None, [completion(body, record, echoes).text])
+            return completion(body, record, echoes)
         client = self.client
         with self.spending_on([body]) as call:
-            yield from filter(None, [_prefill(body)])
-            response = yield from _stream(client, body)
+            response = yield from _stream(client, body, _prefill(body), echoes)
             record = self._keep(body, response, call)
-        return completion(body, record)
+        return completion(body, record, echoes)
 
     def complete_many(
         self, prompts: Sequence[Prompt], max_tokens: int = 256, **sampling: Unpack[Sampling]
@@ -265,8 +281,10 @@ class ClaudeLLM:
             return tokens
         except api_errors() as error:
             if getattr(error, "status_code", None) in (401, 403):
-                raise self._failure(body, error) from error
-            warnings.warn(f"{self.name} did not count tokens ({error}); an upper bound is used.", stacklevel=2)
+                raise self._failure(body, error) from None
+            warnings.warn(
+                f"{self.name} did not count tokens ({self.reason(error)}); an upper bound is used.", stacklevel=2
+            )
             return None
 
     def estimate(
@@ -299,9 +317,9 @@ class ClaudeLLM:
             try:
                 yield call
             except api_errors() as error:
-                if getattr(error, "status_code", 0) >= 400:  # 200 is an error in the middle of a stream
+                if getattr(error, "status_code", 0) >= 400 or _was_not_sent(error):  # 200: an error within a stream
                     unknown = 0.0
-                raise self._failure(bodies[0], error) from error
+                raise self._failure(bodies[0], error) from None  # the cause may hold the key
             finally:
                 spending.BUDGET.settle(call["reserved"], call.get("dollars", unknown))
 
@@ -342,7 +360,14 @@ class ClaudeLLM:
     def _failure(self, body: Mapping[str, Any], error: Exception) -> RuntimeError:
         """``error`` as CallFailed, or as plain RuntimeError if every further call would fail too."""
         if getattr(error, "status_code", None) in (401, 403, 404):
-            return RuntimeError(f"{self.name} cannot be called: {self.reason(error)}. Check the key and the model.")
+            return RuntimeError(
+                f"{self.name} cannot be called: {self.reason(error)}. Check the key, the model, and that the server "
+                "has what was called (Message Batches, for example)."
+            )
+        if _was_not_sent(error):
+            return RuntimeError(
+                f"{self.name} cannot be reached: {self.reason(error)}. Check the network and the URL."
+            )
         return CallFailed(f"{self.name}, request {recordings.first_words(body)!r}: {self.reason(error)}")
 
     def _keep(self, body: Mapping[str, Any], response: dict[str, Any], call: dict[str, Any]) -> dict[str, Any]:
@@ -360,13 +385,45 @@ class ClaudeLLM:
         return recordings.keep(content_key(self.request_identity(body)), self.model, record)
 
 
+def _secret(name: str) -> str:
+    """A key from the environment, without white space around it. Its characters are in no message."""
+    value = os.environ.get(name, "")
+    key = value.strip()
+    if wrong := next((i for i, c in enumerate(key, 1) if not "!" <= c <= "~"), 0):
+        raise ValueError(f"{name} has a character that no key has, at place {wrong}: copy the key again.")
+    if key != value:
+        warnings.warn(f"{name} has white space or a line end around the key, which is left out.", stacklevel=3)
+    return key
+
+
+def _was_not_sent(error: BaseException) -> bool:
+    """Whether a call failed before anything of it reached a server."""
+    import httpx2
+
+    unsent = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)
+    return isinstance(error, unsent) or isinstance(error.__cause__, unsent)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _content(blocks: Sequence[Block]) -> list[dict[str, Any]]:
-    """Content blocks of a body. Empty ones are left out: the API refuses them."""
+    """Content blocks of a body. The API refuses blank ones: their white space goes to the block before them."""
+    found: list[Block] = []
+    for block in blocks:
+        if block.text.strip():
+            found.append(block)
+        elif found:
+            found[-1] = Block(found[-1].text + block.text, block.cache or found[-1].cache)
     return [
         {"type": "text", "text": block.text}
         | ({"cache_control": {"type": "ephemeral", "ttl": block.cache}} if block.cache else {})
-        for block in blocks
-        if block.text
+        for block in found
     ]
 
 
@@ -413,22 +470,36 @@ def _create(client: "anthropic.Anthropic", body: Mapping[str, Any], stream: bool
     )
 
 
-def _stream(client: "anthropic.Anthropic", body: Mapping[str, Any]) -> Generator[str, None, dict[str, Any]]:
-    """Yield text deltas and return the response. Raises ValueError if the stream ends without a stop reason."""
+def _stream(
+    client: "anthropic.Anthropic", body: Mapping[str, Any], prefill: str, echoes: bool
+) -> Generator[str, None, dict[str, Any]]:
+    """Yield ``prefill`` and the text deltas, and return the response.
+
+    If the server ``echoes``, it may begin its text with the prefill, which is then yielded once. Raises ValueError if
+    the stream ends without a stop reason.
+    """
     texts: list[str] = []
+    compared = not (prefill and echoes)
+    yield from filter(None, [prefill])
     usage: dict[str, Any] = {}
     stop_reason = None
     with _create(client, body, stream=True) as events:
         for event in events:
             if event.type == "content_block_delta" and event.delta.type == "text_delta":
                 texts.append(event.delta.text)
-                yield event.delta.text
+                if compared:
+                    yield event.delta.text
+                elif len(text := "".join(texts)) >= len(prefill):
+                    compared = True
+                    yield from filter(None, [text.removeprefix(prefill)])
             elif event.type == "message_delta":
                 stop_reason = event.delta.stop_reason or stop_reason
             elif event.type == "message_stop":
                 stop_reason = stop_reason or "end_turn"
             if used := getattr(getattr(event, "message", event), "usage", None):  # of message_start, message_delta
                 usage |= used.to_dict(mode="json", exclude_none=True)
+    if not compared:
+        yield "".join(texts)
     if stop_reason is None:
         raise ValueError("the stream ended before the message did")
     return {"content": [{"type": "text", "text": "".join(texts)}], "stop_reason": stop_reason, "usage": usage}
@@ -465,15 +536,19 @@ def _prefill(body: Mapping[str, Any]) -> str:
     return last["content"][-1]["text"] if last["role"] == "assistant" else ""
 
 
-def completion(body: Mapping[str, Any], record: Mapping[str, Any]) -> Completion:
-    """The Completion in a recorded response: the prefill and the text blocks joined (thinking is left out).
+def completion(body: Mapping[str, Any], record: Mapping[str, Any], echoes: bool = False) -> Completion:
+    """The Completion in a recorded response: the prefill and the text blocks joined, the thinking apart.
 
-    A full window counts as ``max_tokens``; a missing stop reason as ``end_turn``.
+    ``echoes``: the server may repeat the prefill. A full window counts as ``max_tokens``; a missing stop reason as
+    ``end_turn``.
     """
-    response = record["response"]
-    text = "".join(block.get("text") or "" for block in response["content"] if block.get("type", "text") == "text")
+    response, prefill = record["response"], _prefill(body)
+    written = "".join(block.get("text") or "" for block in response["content"] if block.get("type", "text") == "text")
+    blocks = "\n".join(block.get("thinking") or "" for block in response["content"])
+    thinking, text = split_thinking(prefill + (written.removeprefix(prefill) if echoes else written))
     counts, cost = _token_counts(response), (record["seconds"], record["dollars"])
     writes = sum(counts["cache_write"].values())
     usage = Usage(counts["input_tokens"], writes, counts["cache_read"], counts["output"], *cost)
     reason = response.get("stop_reason") or "end_turn"
-    return Completion(_prefill(body) + text, usage, reason.replace("model_context_window_exceeded", "max_tokens"))
+    reason = reason.replace("model_context_window_exceeded", "max_tokens")
+    return Completion(text, usage, reason, (thinking or blocks).strip())

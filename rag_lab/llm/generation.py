@@ -8,6 +8,7 @@ from typing import Any
 
 from rag_lab.llm.chat_template import common_length
 from rag_lab.llm.kv_cache import PrefixCache, copy_rows, empty_cache
+from rag_lab.text.thinking import CLOSE, OPEN
 
 # torch's own attention also computes what the mask hides: half of the scores of one long prompt, less in chunks.
 PREFILL_CHUNK_TOKENS = 640
@@ -100,10 +101,12 @@ class Generation:
     text: str = ""
     stop_reason: str = ""
     cached_tokens: int = 0
+    thinks_first: bool = False  # the chat template opens the thoughts
     _sent: int = 0
 
     def __post_init__(self) -> None:
         self.text = self.prefill
+        self.thinks_first = self._decode(self.prompt_ids[-8:]).rstrip().endswith(OPEN)
 
     def step(self, logits: Any) -> None:
         """Add the next token, given its logits (vocabulary,)."""
@@ -114,7 +117,8 @@ class Generation:
         self.output_ids.append(token)
         before = self.prompt_ids[len(self.prompt_ids) - self.prefill_length :]
         self.text = self.prefill + self._decode(before + self.output_ids)[len(self._decode(before)) :]
-        found = [self.text.find(stop, len(self.prefill)) for stop in self.stop]
+        answer = max(len(self.prefill), self.answer_start())
+        found = [self.text.find(stop, answer) for stop in self.stop]
         if stops := [at for at in found if at >= 0]:
             self.text, self.stop_reason = self.text[: min(stops)], "stop_sequence"
         elif len(self.output_ids) == self.max_tokens:
@@ -122,10 +126,21 @@ class Generation:
             self.text, self.stop_reason = self.text.rstrip("\ufffd"), "max_tokens"
 
     def text_delta(self) -> str:
-        """The text that became stable since the last call."""
+        """The text of the answer that became stable since the last call."""
+        if (begins := self.answer_start()) == len(self.text):
+            return ""
         unstable = 0 if self.stop_reason else unstable_suffix(self.text[len(self.prefill) :], self.stop)
-        start, self._sent = self._sent, max(self._sent, len(self.text) - unstable)
+        start, self._sent = max(self._sent, begins), max(self._sent, begins, len(self.text) - unstable)
         return self.text[start : self._sent]
+
+    def answer_start(self) -> int:
+        """Where the answer begins in ``text``: after the thoughts, and at the end as long as they last."""
+        if CLOSE in self.text:
+            end = self.text.index(CLOSE) + len(CLOSE)
+            return len(self.text) - len(self.text[end:].lstrip())
+        begun = self.text.strip()
+        may_think = begun.startswith(OPEN) or (begun and OPEN.startswith(begun) and not self.stop_reason)
+        return len(self.text) if may_think or self.thinks_first else 0
 
     def _decode(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)

@@ -24,6 +24,7 @@ from rag_lab.llm.prompt import Block, Completion, Prompt, Stream, Usage, finish
 from rag_lab.models import hub
 from rag_lab.models.cpu_kernels import pack_linear_layers
 from rag_lab.models.number_format import NumberFormat, number_format
+from rag_lab.text.thinking import split_thinking
 
 MAX_KV_BYTES = 1 << 30  # of the KV cache of one batch; a single sequence may take more
 
@@ -78,7 +79,7 @@ class LocalLLM:
 
         ``dtype`` is ``float32`` or ``bfloat16``; the default is the quicker one here (see ``number_format``).
         ``device`` is by default the first of CUDA, MPS and CPU that exists. A GGUF is de-quantised once (see
-        ``gguf``). Raises ValueError if the model is not a language model.
+        ``gguf``). Raises ValueError if the model is not a language model, and RuntimeError as ``hub.own_code`` does.
         """
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -91,8 +92,9 @@ class LocalLLM:
             source = str(dequantised(Path(source) / files.gguf_file))
         device = device or hub.device()
         chosen = number_format("language model", device, dtype)
+        own_code = hub.own_code(files)
         model, report = AutoModelForCausalLM.from_pretrained(
-            source, dtype=getattr(torch, chosen.dtype), output_loading_info=True
+            source, dtype=getattr(torch, chosen.dtype), output_loading_info=True, **own_code
         )
         if missing := sorted(report["missing_keys"]):
             raise ValueError(
@@ -100,7 +102,7 @@ class LocalLLM:
             )
         identity = name if files.source == "package" else f"{name}@{hub.weights_revision(name)}"
         model = pack_linear_layers(model.to(device)) if chosen.packed else model.to(device)
-        return cls(name, model, AutoTokenizer.from_pretrained(source), prefix_cache, identity, chosen)
+        return cls(name, model, AutoTokenizer.from_pretrained(source, **own_code), prefix_cache, identity, chosen)
 
     def __repr__(self) -> str:
         return f"LocalLLM({self.name!r}, {self.number_format})"
@@ -136,9 +138,10 @@ class LocalLLM:
     ) -> Stream:
         """Text deltas of the answer, never half a character; the generator returns the Completion.
 
-        Joined, the deltas are ``Completion.text``. It starts with the prompt's prefill, if there is one, and ends
-        before the first of the ``stop`` texts. Temperature 0 takes the most likely token; above 0, tokens are sampled
-        with ``seed``. A ``schema`` is only described in the system text: the answer may not follow it.
+        Joined, the deltas are ``Completion.text``, without thoughts (``<think>``). It starts with the prompt's
+        prefill, if there is one, and ends before the first of the ``stop`` texts. Temperature 0 takes the most likely
+        token; above 0, tokens are sampled with ``seed``. A ``schema`` is only described in the system text: the answer
+        may not follow it.
         Raises TypeError unless ``prompt`` is a Prompt, ValueError if prompt and answer exceed the window.
         """
         row = self._generation(prompt, max_tokens, temperature, schema, stop, seed)
@@ -257,10 +260,10 @@ class LocalLLM:
 
         if not isinstance(prompt, Prompt):
             raise TypeError(f"A Prompt is needed, not {type(prompt).__name__}: write Prompt.of(question).")
-        if max_tokens < 1 or not 0 <= temperature < math.inf or "" in stop:
+        if max_tokens < 1 or not 0 <= temperature < math.inf or isinstance(stop, str) or "" in stop:
             raise ValueError(
-                f"max_tokens is {max_tokens}, temperature {temperature}, stop {tuple(stop)}: pass at least 1 token, "
-                "a temperature of at least 0, and no empty stop text."
+                f"max_tokens is {max_tokens}, temperature {temperature}, stop {stop!r}: pass at least 1 token, "
+                "a temperature of at least 0, and a list of stop texts, none of them empty."
             )
         ids, prefix_length, prefill_length = chat_tokens(self.tokenizer, _with_schema(prompt, schema))
         longest = max(max_tokens, min_tokens)
@@ -287,7 +290,9 @@ def _completion(row: Generation, seconds: float) -> Completion:
     new_prefix = row.prefix_length - row.cached_tokens
     prompt_tokens = len(row.prompt_ids) - row.prefix_length
     usage = Usage(prompt_tokens, new_prefix, row.cached_tokens, len(row.output_ids), seconds)
-    return Completion(row.text, usage, row.stop_reason)
+    start = row.answer_start()
+    thinking = split_thinking(row.text)[0] or (row.text if row.thinks_first and start else "")
+    return Completion(row.text[start:], usage, row.stop_reason, thinking.strip())
 
 
 def _with_schema(prompt: Prompt, schema: Mapping[str, Any] | None) -> Prompt:

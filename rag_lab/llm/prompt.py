@@ -70,11 +70,15 @@ class Usage:
 
 @dataclass(frozen=True)
 class Completion:
-    """What a model wrote. ``stop_reason``: ``end_turn``, ``max_tokens``, ``refusal`` or ``stop_sequence``."""
+    """What a model wrote. ``stop_reason``: ``end_turn``, ``max_tokens``, ``refusal`` or ``stop_sequence``.
+
+    ``thinking``: what a reasoning model thought before it; it is no part of ``text``.
+    """
 
     text: str
     usage: Usage
     stop_reason: str
+    thinking: str = ""
 
 
 Stream = Generator[str, None, Completion]

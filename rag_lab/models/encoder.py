@@ -47,7 +47,7 @@ class Encoder:
         self.batch_tokens = batch_tokens
         self.number_format = number_format or NumberFormat(str(model.dtype).removeprefix("torch."), False, "as given")
         self.dimension: int = model.config.hidden_size
-        self.window = traits.max_tokens or _own_window(model, tokenizer)
+        self.window = traits.max_tokens or hub.input_window(model, tokenizer)
         # A copy, since a call to ``tokenizer`` may leave truncation and padding switched on.
         self._tokenizer = copy.deepcopy(tokenizer.backend_tokenizer)
         self._tokenizer.no_truncation()
@@ -73,14 +73,9 @@ class Encoder:
         logging.disable_progress_bar()  # reading the weights takes a moment; downloads have a bar of their own
         files = hub.resolve(name, "encoder")
         traits = hub.embedding_traits(files)
-        if traits.remote_code and not allow_remote_code:
-            raise RuntimeError(
-                f"{name} runs Python code from its hub repository: read that code, then pass allow_remote_code=True "
-                "(in a notebook: set RAG_LAB_REMOTE_CODE=1)."
-            )
         device = device or hub.device()
         chosen = number_format("encoder", device, dtype)
-        options: dict[str, Any] = {"trust_remote_code": allow_remote_code}
+        options: dict[str, Any] = hub.own_code(files, traits.remote_code, allow_remote_code)
         if files.gguf_file:
             options["gguf_file"] = files.gguf_file
         tokenizer = AutoTokenizer.from_pretrained(files.path_or_id, **options)
@@ -282,16 +277,6 @@ def _normalise(vectors: Vectors) -> Vectors:
     """Rows of length 1; a row of zeros stays."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-
-
-def _own_window(model: Any, tokenizer: Any) -> int:
-    """The smaller of the limits of the tokenizer and of the position table."""
-    positions = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
-    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
-    padding = getattr(table, "padding_idx", None)
-    if padding is not None:  # RoBERTa and similar models count positions from the padding id
-        positions -= padding + 1
-    return int(min(positions, tokenizer.model_max_length))
 
 
 def load_encoder(name: str | None = None) -> Encoder:

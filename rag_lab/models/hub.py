@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from rag_lab import settings
 from rag_lab.models.number_format import Model, number_format
 from rag_lab.storage import content_key
 
@@ -157,6 +158,32 @@ EMBEDDING_TRAITS: tuple[tuple[str, EmbeddingTraits], ...] = (
     (r"bge-(small|base|large)-zh(-v1\.5)?", EmbeddingTraits("cls", _BGE_ZH, "", 512)),
     (r"bge-m3", EmbeddingTraits("cls", max_tokens=8192)),
 )
+
+
+def own_code(files: ModelFiles, needed: bool | None = None, allowed: bool | None = None) -> dict[str, bool]:
+    """The option of ``from_pretrained`` that says whether a model's own Python code may run.
+
+    ``needed`` is by default what its ``config.json`` says, ``allowed`` what ``RAG_LAB_REMOTE_CODE`` says; nobody is
+    asked on standard input. Raises RuntimeError if the model needs its code and may not run it.
+    """
+    allowed = settings.allow_remote_code() if allowed is None else allowed
+    needed = bool((_read_json(files, "config.json") or {}).get("auto_map")) if needed is None else needed
+    if needed and not allowed:
+        raise RuntimeError(
+            f"{files.name} runs Python code from its hub repository: read that code, then set RAG_LAB_REMOTE_CODE=1 "
+            "(for Encoder.load, pass allow_remote_code=True)."
+        )
+    return {"trust_remote_code": allowed}
+
+
+def input_window(model: Any, tokenizer: Any) -> int:
+    """The most tokens of an input: the smaller of the limits of the tokenizer and of the position table."""
+    positions = getattr(model.config, "max_position_embeddings", None) or tokenizer.model_max_length
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    if padding is not None:  # RoBERTa and similar models count positions from the padding id
+        positions -= padding + 1
+    return int(min(positions, tokenizer.model_max_length))
 
 
 def embedding_traits(files: ModelFiles) -> EmbeddingTraits:

@@ -9,7 +9,7 @@ import numpy as np
 from rag_lab.llm.language_model import CallFailed, LanguageModel, ScoringModel, gives_likelihoods
 from rag_lab.llm.prompt import Prompt
 from rag_lab.metrics import Interval, bootstrap_ci, paired_difference
-from rag_lab.prompting.build import REFUSAL
+from rag_lab.prompting.build import REFUSAL, begins_with
 from rag_lab.results import interval_fields
 from rag_lab.storage import Store, content_key
 from rag_lab.text.answer_matching import best_subspan_em, first_line
@@ -129,7 +129,7 @@ def run_conditions(
         else:
             text, nats = reply
             answers.append(first_line(text))
-            scores.append((best_subspan_em(text, question.accepted), text.strip().startswith(REFUSAL), nats))
+            scores.append((best_subspan_em(text, question.accepted), begins_with(text, REFUSAL), nats))
     columns = np.array(scores, dtype=np.float64).reshape(-1, 3).T
     accuracy, refused, likelihood = columns.reshape(3, len(prompt_sets), len(conditions))
     width = len(conditions)

@@ -1,5 +1,6 @@
 """Build prompts from passages: sources with ids, a layout, history as turns, and an exact token budget."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -14,8 +15,21 @@ from rag_lab.types import Chunk, Document
 REFUSAL = "The sources do not answer this."
 MISSING = "Not in the sources:"
 
+# What may stand before a form and right after it: marks of Markdown, quotation marks, a number in a list.
+_BEFORE_FORM = r"(?:[\s>*_#`\"'“”«»•(\[-]|\d+[.)]\s)*"
+_AFTER_FORM = r"\s*(?:[.:;!*_`\"'“”«»)\]\[(。：—–-]|$)"
+
 Message = tuple[str, str]  # role ("user" or "assistant") and text
 Item = TypeVar("Item")
+
+
+def begins_with(text: str, form: str) -> bool:
+    """Whether ``text`` begins with ``REFUSAL`` or ``MISSING``, in any case and with any marks around it.
+
+    Without its full stop or colon too, and continued by another mark ("…answer this: they only…"), but not by words.
+    """
+    words = r"\s+".join(map(re.escape, form.rstrip(".:").split()))
+    return re.match(_BEFORE_FORM + words + _AFTER_FORM, text, re.IGNORECASE) is not None
 
 
 def build_prompt(

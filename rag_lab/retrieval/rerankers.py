@@ -87,15 +87,17 @@ def cross_encoder(name: str, dtype: str | None = None, device: str | None = None
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    source = hub.resolve(name, "classifier").path_or_id
+    files = hub.resolve(name, "classifier")
+    source, own_code = files.path_or_id, hub.own_code(files)
     device = device or hub.device()
     chosen = number_format("encoder", device, dtype)
-    tokenizer = AutoTokenizer.from_pretrained(source)
-    model = AutoModelForSequenceClassification.from_pretrained(source, dtype=getattr(torch, chosen.dtype)).to(device)
+    tokenizer = AutoTokenizer.from_pretrained(source, **own_code)
+    load = AutoModelForSequenceClassification.from_pretrained
+    model = load(source, dtype=getattr(torch, chosen.dtype), **own_code).to(device)
     model = (pack_linear_layers(model) if chosen.packed else model).eval()
     if model.config.num_labels != 1:
         raise ValueError(f"{name} has {model.config.num_labels} labels; a reranker gives one score per pair.")
-    window = min(tokenizer.model_max_length, model.config.max_position_embeddings)
+    window = hub.input_window(model.base_model, tokenizer)
 
     def score(question: str, texts: list[str]) -> list[float]:
         length = len(tokenizer(question, add_special_tokens=False, verbose=False)["input_ids"])

@@ -8,6 +8,7 @@ import regex
 
 from rag_lab.text.numbers import find_numbers, unsupported_numbers
 from rag_lab.text.scripts import UNSPACED
+from rag_lab.text.thinking import split_thinking
 
 _ARTICLE = regex.compile(r"\b(?:a|an|the)\b")
 _UNSEEN = regex.compile(r"[\p{Mn}\p{Cf}ـ]")  # marks, invisible characters, and the Arabic stretching stroke
@@ -35,8 +36,8 @@ def normalise(text: str) -> str:
 
 
 def first_line(answer: str) -> str:
-    """The answer up to its first line break, which Liu et al. judge, so that a copied context does not count."""
-    return answer.split("\n", 1)[0].strip()
+    """The answer, after any thoughts, up to its first line break; Liu et al. judge no more, since models copy on."""
+    return split_thinking(answer)[1].split("\n", 1)[0].strip()
 
 
 def best_subspan_em(answer: str, accepted: Iterable[str]) -> float:

@@ -50,6 +50,14 @@ def test_an_answer_with_its_checks_and_its_trace() -> None:
         (REFUSAL, "refused"),
         (f"\n  {REFUSAL} They say nothing of Linux.", "refused"),
         ("the  sources do\nnot answer THIS.", "refused"),  # case and white space
+        (f"**{REFUSAL}**", "refused"),
+        ("- _The sources do not answer this_", "refused"),
+        ("1. The sources do not answer this: they only speak of leave.", "refused"),
+        ("The sources do not answer this — they end in 2023.", "refused"),
+        ("The sources do not answer this [S1].", "refused"),
+        ("The sources do not answer this directly, but dogs are allowed [S1].", "answered"),
+        ("Dogs are allowed [S1].\n**Not in the sources:** Linux.", "partial"),
+        ("Dogs are allowed [S1].\n- not in the sources: Linux.", "partial"),
         ("The sources do not answer that.", "answered"),  # wording is not guessed at
         ("I cannot find this in the sources.", "answered"),
         (f"Dogs are allowed [S1]. {REFUSAL}", "answered"),  # not at the beginning

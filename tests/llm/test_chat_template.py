@@ -114,3 +114,40 @@ def test_a_tokenizer_without_chat_template_is_refused() -> None:
     tokenizer.chat_template = None
     with pytest.raises(ValueError, match="no chat template"):
         chat_tokens(tokenizer, Prompt.of("Hi"))
+
+
+PARTS = "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}|{% endfor %}"
+NO_SYSTEM = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}|{% endfor %}"
+)
+IGNORES_SYSTEM = "{% for m in messages if m.role != 'system' %}{{ m.role }}: {{ m.content }}|{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        (NO_SYSTEM, "user: Be brief.\n\nFirst|assistant: Yes|user: Hi|"),  # as Gemma 2's
+        (IGNORES_SYSTEM, "user: Be brief.\n\nFirst|assistant: Yes|user: Hi|"),
+        (PARTS, "Be brief.|First|Yes|Hi|"),
+    ],
+)
+def test_templates_without_a_system_role_or_with_parts(template: str, text: str) -> None:
+    tokenizer = copy.deepcopy(smollm2().tokenizer)
+    tokenizer.chat_template = template
+    prompt = Prompt.of("Hi", "Be brief.", [("user", "First"), ("assistant", "Yes")])
+    assert tokenizer.decode(chat_tokens(tokenizer, prompt).ids) == text
+
+
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [
+        ("{{ messages[-1].content }}", "it leaves text out"),
+        ("{{ raise_exception('Roles must alternate') }}", "Roles must alternate"),
+    ],
+)
+def test_a_template_that_leaves_text_out_is_an_error(template: str, problem: str) -> None:
+    tokenizer = copy.deepcopy(smollm2().tokenizer)
+    tokenizer.chat_template = template
+    with pytest.raises(ValueError, match=problem):
+        chat_tokens(tokenizer, Prompt.of("Hi", history=[("user", "First"), ("assistant", "Yes")]))

@@ -1,5 +1,6 @@
 """ClaudeLLM on the real ``anthropic`` client, against a loopback test double."""
 
+import traceback
 import warnings
 
 import pytest
@@ -22,11 +23,11 @@ HAIKU = "claude-haiku-5-5"
 def test_a_prompt_becomes_the_body_that_the_api_takes(messages_server: Server) -> None:
     prompt = Prompt(
         (
-            Turn("user", (Block("<document>"), Block("a contract", "1h"), Block(""))),
+            Turn("user", (Block("<document>"), Block("a contract", "5m"), Block(""))),
             Turn("assistant", (Block("Read."),)),
             Turn("user", (Block("Who signs?"),)),
         ),
-        (Block("Be brief.", "5m"),),
+        (Block("Be brief.", "1h"),),
     )
     schema = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
     answer = claude.ClaudeLLM(HAIKU).complete(prompt, max_tokens=50, schema=schema)
@@ -39,13 +40,13 @@ def test_a_prompt_becomes_the_body_that_the_api_takes(messages_server: Server) -
         "max_tokens": 50,
         "stream": False,
         "thinking": {"type": "disabled"},  # and no temperature: Haiku 5.5 takes none
-        "system": [{**text, "text": "Be brief.", "cache_control": {"type": "ephemeral", "ttl": "5m"}}],
+        "system": [{**text, "text": "Be brief.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}],
         "messages": [
             {
                 "role": "user",
                 "content": [
                     {**text, "text": "<document>"},
-                    {**text, "text": "a contract", "cache_control": {"type": "ephemeral", "ttl": "1h"}},
+                    {**text, "text": "a contract", "cache_control": {"type": "ephemeral", "ttl": "5m"}},
                 ],
             },
             {"role": "assistant", "content": [{**text, "text": "Read."}]},
@@ -103,6 +104,8 @@ def test_a_prefill_is_continued_if_the_model_takes_one(messages_server: Server) 
         (Prompt.of("  "), 0.0, "no text in its last turn"),
         (Prompt.of("x"), 0.7, "takes no temperature, and it is 0.7"),
         (Prompt((Turn("user", tuple(Block("x", "5m") for _ in range(5))),)), 0.0, "5 cache marks; the API takes 4"),
+        (Prompt((Turn("user", (Block("x", "5m"), Block("y", "1h"), Block("z"))),)), 0.0, "1h follows one of 5m"),
+        (Prompt.of("x", history=[("assistant", "y")]), 0.0, "The first turn is the assistant's"),
     ],
 )
 def test_what_the_api_would_refuse_is_refused_before_sending(
@@ -242,3 +245,66 @@ def test_two_servers_of_one_host_do_not_share_recordings(monkeypatch: pytest.Mon
     assert names == ["127.0.0.1:8001", "127.0.0.1:8002", "127.0.0.1:8002/other"]
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://api.anthropic.com")
     assert "server" not in claude.ClaudeLLM("claude-haiku-4-5").request_identity({"messages": []})
+
+
+@pytest.mark.parametrize("echo", ["It is", ""])
+def test_a_prefill_that_the_server_repeats_is_shown_once(messages_server: Server, echo: str) -> None:
+    messages_server.reply = lambda text: f"{echo} Berlin."
+    old = claude.ClaudeLLM("claude-haiku-4-5")
+    prompt = Prompt.of("Where?", prefill="It is")
+    assert "".join(old.stream(prompt)) == "It is Berlin."
+    assert old.complete(Prompt.of("Where is it?", prefill="It is")).text == "It is Berlin."
+
+
+def test_blank_turns_and_blocks_are_left_out() -> None:
+    prompt = Prompt.of("Hi", system=" ", history=[("user", "q"), ("assistant", " ")])
+    body = claude.ClaudeLLM(HAIKU).request(prompt, 9)
+    assert "system" not in body
+    assert [(turn["role"], turn["content"][0]["text"]) for turn in body["messages"]] == [
+        ("user", "q"),
+        ("user", "Hi"),
+    ]
+    spaced = Prompt((Turn("user", (Block("a"), Block("\n\n", "5m"), Block("b"))),))
+    content = claude.ClaudeLLM(HAIKU).request(spaced, 9)["messages"][0]["content"]
+    assert [(block["text"], "cache_control" in block) for block in content] == [("a\n\n", True), ("b", False)]
+
+
+@pytest.mark.parametrize("key", ["sk-MADE-UP\r", " sk-MADE-UP", "sk-MADE-UP\n"])
+def test_white_space_around_a_key_is_left_out(
+    messages_server: Server, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    with pytest.warns(UserWarning, match="ANTHROPIC_API_KEY has white space") as caught:
+        claude.ClaudeLLM(HAIKU).complete(Prompt.of("Hi"))
+    assert "MADE-UP" not in str(caught[0].message)
+
+
+@pytest.mark.parametrize("key", ["sk-MADE\nUP", "sk-MADE UP", "sk-MADE\u2011UP"])
+def test_a_key_with_characters_that_no_key_has_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("RAG_LAB_MODE", "live")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    spent = spending.BUDGET.spent
+    with pytest.raises(ValueError, match="ANTHROPIC_API_KEY has a character that no key has, at place 8") as refused:
+        claude.ClaudeLLM(HAIKU).complete(Prompt.of("Hi"))
+    text = "".join(traceback.format_exception(refused.value))
+    assert "MADE" not in text.replace(__file__, "")
+    assert spending.BUDGET.spent == spent
+
+
+@pytest.mark.parametrize("status", [400, 401, 500])
+def test_a_key_that_a_server_repeats_is_in_no_traceback(messages_server: Server, status: int) -> None:
+    messages_server.faults = [Fault("status", status)] * 5
+    with pytest.raises(RuntimeError) as failed:
+        claude.ClaudeLLM(HAIKU).complete(Prompt.of("Hi"))
+    assert KEY not in "".join(traceback.format_exception(failed.value))
+
+
+def test_a_server_that_cannot_be_reached_costs_nothing_and_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG_LAB_MODE", "live")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")  # the discard port: nothing listens
+    monkeypatch.setattr(claude, "RETRIES", 0)
+    spent = spending.BUDGET.spent
+    with pytest.raises(RuntimeError, match="cannot be reached") as failed:
+        claude.ClaudeLLM(HAIKU).complete(Prompt.of("Hi"), max_tokens=2000)
+    assert not isinstance(failed.value, CallFailed)
+    assert spending.BUDGET.spent == spent

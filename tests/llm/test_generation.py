@@ -21,6 +21,7 @@ from rag_lab.llm.generation import (
     unstable_suffix,
 )
 from rag_lab.llm.kv_cache import PrefixCache, empty_cache
+from rag_lab.text.thinking import split_thinking
 from tests.support.local_model import smollm2, tiny_model
 
 IDS = st.lists(st.integers(0, 49), min_size=1, max_size=12)
@@ -132,9 +133,24 @@ def generated(text: str, max_tokens: int = 1000, prefill: str = "", stop: tuple[
         while not row.stop_reason:
             row.step(None)
             deltas.append(row.text_delta())
-    assert "".join(deltas) == row.text
+    assert "".join(deltas) == row.text[row.answer_start() :]
     assert not any("\ufffd" in delta for delta in deltas)
     return row.text, row.stop_reason
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "answer"),
+    [
+        ("<think>\nOne.\nTwo.\n</think>\n\nParis.\nRome.", (), "Paris.\nRome."),
+        ("<think>\nOne.\nTwo.\n</think>\n\nParis.\nRome.", ("\n",), "Paris."),  # no stop among the thoughts
+        ("<think>One. It goes on", (), ""),
+        ("<thinly sliced>", (), "<thinly sliced>"),
+        ("<th", (), "<th"),
+    ],
+)
+def test_thoughts_are_not_streamed(text: str, stop: tuple[str, ...], answer: str) -> None:
+    written, _ = generated(text, stop=stop)
+    assert split_thinking(written)[1] == answer
 
 
 def tokens(text: str) -> list[int]:
