@@ -140,8 +140,8 @@ class LocalLLM:
 
         Joined, the deltas are ``Completion.text``, without thoughts (``<think>``). It starts with the prompt's
         prefill, if there is one, and ends before the first of the ``stop`` texts. Temperature 0 takes the most likely
-        token; above 0, tokens are sampled with ``seed``. A ``schema`` is only described in the system text: the answer
-        may not follow it.
+        token; above 0, tokens are sampled with ``seed``. A ``schema`` is only described in the system text: the
+        answer may not follow it.
         Raises TypeError unless ``prompt`` is a Prompt, ValueError if prompt and answer exceed the window.
         """
         row = self._generation(prompt, max_tokens, temperature, schema, stop, seed)

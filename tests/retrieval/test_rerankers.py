@@ -274,7 +274,7 @@ def test_passages_cannot_change_the_list(messages_server: Server) -> None:
 
 
 def test_a_roberta_counts_its_positions_from_the_padding_id(tmp_path: Path) -> None:
-    words = {word: i for i, word in enumerate("<s> <pad> </s> <unk> a b".split())}
+    words = {word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", "a", "b"])}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
