@@ -33,7 +33,7 @@ LIBRARY_QUESTIONS = (
 # Exercise 1.
 FILES: dict[str, str | bytes] = {
     "rules.md": "# Rules\n\nBe on time.\n",
-    "draft.md": "---\ntitle: Draft\n\n# Draft\n\nIts front matter is never closed.\n",
+    "draft.md": "---\ntitle: Draft\n---\n\n",
     "LETTER.TXT": "Dear all, the office moves in May.\n",
     "menu.txt": "Café au lait\n".encode("latin-1"),
     "prices.csv": "item,price\n",
@@ -61,7 +61,7 @@ def check_left_out(attempt: Collection[str]) -> str | None:
     if ".notes.md" in missing:
         return "one is left out without a warning: look at the first character of the names"
     if missing:
-        return f"{len(missing)} more: a file must be of a known type, be UTF-8, be well formed and hold visible text"
+        return f"{len(missing)} more: a file must be of a known type, be UTF-8 and hold visible text"
     return None
 
 

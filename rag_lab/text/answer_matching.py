@@ -20,7 +20,11 @@ _GROUPED = regex.compile(r"(?<=\d)[,٬'’](?=\d{3}(?!\d))")
 _ASCII_SYMBOLS = frozenset("$+<=>^`|~")  # punctuation for Python and so for SQuAD, symbols for Unicode
 # Replaces the marks inside a number and its minus, which SQuAD's normalisation would drop (1.5 is not 15, -5 not 5).
 _NUMBER_MARK = "\ue000"
-_IN_NUMBER = regex.compile(r"(?<=\d)[.,:/٫٬](?=\d)|(?<![^\s(\[])[-−](?=\d)")
+_IN_NUMBER = regex.compile(
+    r"(?<=\d)[.,:/٫٬⁄](?=\d)|(?<![^\s(\[])[-−](?=\d)|(?<![\w.])[.٫](?=\d)"
+    r"|(?<=(?<!\d)\d{1,3}(?:[ '’]\d{3})*)[ '’](?=\d{3}(?!\d))"
+)
+_BEFORE_RAISED = regex.compile(r"(?<=\d)(?=[⁰¹²³⁴-⁹⁺⁻¼-¾⅐-⅞])")  # compatibility forms would join the number
 _WORD = rf"[[\w{_NUMBER_MARK}]--[{UNSPACED}]]"
 
 
@@ -121,7 +125,8 @@ def _number(answer: str) -> frozenset[Any]:
 
 
 def _with_number_marks(text: str) -> str:
-    return normalise(_IN_NUMBER.sub(_NUMBER_MARK, unicodedata.normalize("NFKC", text)))
+    apart = _BEFORE_RAISED.sub(_NUMBER_MARK, text)
+    return normalise(_IN_NUMBER.sub(_NUMBER_MARK, unicodedata.normalize("NFKC", apart)))
 
 
 def _contains_words(part: str, whole: str) -> bool:

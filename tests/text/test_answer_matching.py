@@ -164,3 +164,23 @@ def test_no_accepted_answers_are_an_error() -> None:
     for bad in ([], ["28", " "], "28"):  # the letters of a bare string are no answers
         with pytest.raises(ValueError, match="accepted answers"):
             contains_answer("28", bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "contained"),
+    [
+        ("Give .5 mg once a day.", "5 mg", False),
+        ("Give .5 mg once a day.", "0.5 mg", True),
+        ("The rent is 1 500 euros.", "500 euros", False),
+        ("The rent is 1\u202f500 euros.", "500 euros", False),
+        ("The rent is 1’500 francs.", "500 francs", False),
+        ("The rent is 1 500 euros.", "1500 euros", True),
+        ("It falls to −5 degrees.", "5 degrees", False),
+        ("About 10² cells.", "102 cells", False),
+        ("About 10² cells.", "100 cells", True),
+        ("It takes 1½ hours.", "2 hours", False),
+        ("It takes 1½ hours.", "1.5 hours", True),
+    ],
+)
+def test_no_answer_inside_a_number(text: str, answer: str, contained: bool) -> None:
+    assert contains_answer(text, [answer]) == contained

@@ -220,3 +220,90 @@ def test_a_hostile_claim_takes_linear_time() -> None:
 def test_a_digit_newer_than_pythons_tables_is_not_a_number() -> None:
     assert unsupported_numbers("\U00016d70\U00016d71 euros", "nothing") == []
     assert [n.text for n in unsupported_numbers("\U00016d70 and 7", "nothing")] == ["7"]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        # Scale words multiply their own group only.
+        ("two thousand five hundred", ["2500"]),
+        ("five thousand two hundred dollars", ["5200"]),
+        ("one million two hundred thousand", ["1200000"]),
+        ("three hundred twenty million", ["320000000"]),
+        ("five hundred and three thousand and six", ["503006"]),
+        ("sixty-two hundred", ["6200"]),
+        ("two thousand million", ["2000000000"]),
+        ("two thousand two thousand", ["2000", "2000"]),
+        ("one two hundred", ["1", "200"]),
+        ("nineteen eighty-four", ["19", "84"]),
+        ("שלושת אלפים וחמש מאות", ["3500"]),
+        ("одна тысяча двести", ["1200"]),
+        ("две тысячи триста сорок пять", ["2345"]),
+        ("девятьсот тысяч четыреста", ["900400"]),
+        ("سه هزار و پانصد", ["3500"]),
+        ("هفتصد و بیست", ["720"]),
+        ("twenty\u2011eight", ["28"]),
+        # Decimals without a leading zero, powers, fractions.
+        (".5", ["0.5"]),
+        ("-.5", ["-0.5"]),
+        ("$.50", ["0.50"]),
+        ("end.5", ["5"]),
+        ("10²", ["100"]),
+        ("10^6", ["1000000"]),
+        ("10⁻³", ["0.001"]),
+        ("6.02×10³", ["6020.00"]),
+        ("1½", ["1.5"]),
+        ("2 ¾", ["2.75"]),
+        ("½", ["0.5"]),
+        # Scale letters and words.
+        ("$5M", ["5000000"]),
+        ("£5m", ["5000000"]),
+        ("5 m", ["5"]),
+        ("5MB", ["5"]),
+        ("₹5 lakh", ["500000"]),
+        ("3 crore", ["30000000"]),
+        ("2 trillion", ["2000000000000"]),
+        ("minus 5", ["-5"]),
+        ("10 minus 5", ["10", "5"]),
+    ],
+)
+def test_values_of_spellings(text: str, values: list[str]) -> None:
+    found = [number.values for number in find_numbers(text)]
+    assert found == [frozenset({Decimal(value)}) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("claim", "source", "supported"),
+    [
+        ("They raised $5 million.", "They raised $5M.", True),
+        ("at least 5 million", "5–10 million", True),
+        ("₹5,00,000", "₹5 lakh", True),
+        ("on 4 March 2024", "on 04-03-2024", True),
+        ("2024\u201105\u201103", "3 May 2024", True),
+        ("-5 °C", "minus 5 °C", True),
+        ("5:30 pm", "5.30pm", True),
+        ("£5m", "5 million pounds", True),
+        ("It has 500 seats in room 12.", "Year Room Seats\n2024 12 500", True),
+        ("12,500 seats", "2024 12 500", True),
+        ("It costs 500.", "CHF 500", True),
+        ("It costs 450 euros.", "It costs 450² euros.", True),
+        ("The rent is 500 euros.", "The rent is 1 500 euros.", False),
+        ("500 seats", "| 12 | 500 |", True),
+        ("Give 5 mg.", "Give .5 mg.", False),
+        ("Give 0.5 mg.", "Give .5 mg.", True),
+        ("Give 5 g a day.", "Give 5 mg a day.", False),
+        ("Give 5 mg.", "Give 5 mcg.", False),
+        ("EUR 500", "CHF 500", False),
+        ("$500", "A$500", False),
+        ("500 PLN", "500 CZK", False),
+        ("20 °C", "20 °F", False),
+        ("5 km away", "5 miles away", False),
+        ("5 GB", "5 MB", False),
+        ("28\u2011day notice", "28 weeks notice", False),
+        ("5 °C", "minus 5 °C", False),
+        ("102 cells", "10² cells", False),
+        ("$500,200", "five thousand two hundred dollars", False),
+    ],
+)
+def test_everyday_spellings_of_claims(claim: str, source: str, supported: bool) -> None:
+    assert (not unsupported_numbers(claim, source)) == supported
