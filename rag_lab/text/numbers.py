@@ -129,9 +129,8 @@ class _Lexicon:
         self.number = regex.compile("|".join([*named, word]), regex.V0)
         # Currencies by ISO code (in capitals) and by sign, from the CLDR.
         codes, signs = Locale("en").currencies, Locale("en").currency_symbols
-        self.units = (
-            {str(code).lower(): code for code in codes} | {str(sign).lower(): c for c, sign in signs.items()} | self.units
-        )
+        currencies = {str(code).lower(): code for code in codes}
+        self.units = currencies | {str(sign).lower(): c for c, sign in signs.items()} | self.units
         code = f"(?P<form>{'|'.join(codes)})(?!\\w)"
         self.unit_after = regex.compile(
             rf"[\s\u200c\u2010\u2011-]{{0,2}}(?:(?i:(?P<form>{_one_of(units)}))|{code}|(?P<form>{_one_of(signs.values())}))"

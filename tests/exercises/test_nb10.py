@@ -26,9 +26,8 @@ def test_library_holds_four_file_types_and_its_questions_name_its_files() -> Non
     assert texts["lift"] == "The lift in the library is out of order until 14 March."
     assert {right for _, _, right in nb10.LIBRARY_QUESTIONS} <= set(texts)
     said = str(caught[0].message)
-    assert all(
-        name in said for name in ("scan.pdf (holds no text)", "old.txt (not UTF-8", "members.csv (a table: save it as an HTML page)")
-    )
+    reasons = ("scan.pdf (holds no text)", "old.txt (not UTF-8", "members.csv (a table: save it as an HTML page)")
+    assert all(reason in said for reason in reasons)
 
 
 def run_cells(folder: Path) -> dict[str, Any]:
