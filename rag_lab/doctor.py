@@ -27,7 +27,7 @@ Status = Literal["ok", "note", "fail"]
 class Check:
     """What one check found. ``note``: nothing is wrong, but something cannot be used. ``fail``: fix this first.
 
-    ``summary``: what the last line repeats, for whoever gets that line alone.
+    ``summary``: what the last line repeats, for somebody who gets that line alone.
     """
 
     name: str
