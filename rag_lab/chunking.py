@@ -34,15 +34,8 @@ from rag_lab.types import CharSpan, Chunk, Document
 Chunker = Callable[..., list[Chunk]]
 Splitter = Callable[[str, int, int], Iterable[CharSpan]]
 
-_MARKDOWN_SUFFIXES = {
-    "",
-    ".md",
-    ".markdown",
-    ".html",
-    ".htm",
-    ".xhtml",
-    ".docx",
-}  # the last ones are read as Markdown
+# HTML and Word are read as Markdown.
+_MARKDOWN_SUFFIXES = {"", ".md", ".markdown", ".html", ".htm", ".xhtml", ".docx"}
 SECTION_CHARS = 1500
 
 

@@ -57,11 +57,13 @@ def checks() -> Iterator[Check]:
 
 
 def run(name: str, check: Callable[..., Check], *arguments: Any) -> Check:
-    """The result of a check; a failed one if a package is missing, because the doctor must go on then."""
+    """The result of a check; a failed one if a package is missing or a setting is wrong: the doctor must go on."""
     try:
         return check(*arguments)
     except ImportError as error:
         return Check(name, "fail", str(error), INSTALL)
+    except ValueError as error:
+        return Check(name, "fail", str(error), "Correct the variable, or unset it.")
 
 
 def python() -> Check:
@@ -187,8 +189,10 @@ def notebook_minutes() -> Check:
     """How long the core notebooks take: as measured on this machine, else as recorded with the project."""
     from rag_lab.results import measured_seconds
 
-    kept = settings.cache_folder() / "notebook_seconds.json"
-    here = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    try:
+        here = json.loads((settings.cache_folder() / "notebook_seconds.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # not there yet, or broken
+        here = {}
     recorded = measured_seconds()
     known = {name: here.get(name, seconds) for name, seconds in recorded.items()}
     minutes = f"about {sum(known.values()) / 60:.0f} min"

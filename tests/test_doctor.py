@@ -140,6 +140,17 @@ def test_a_kernel_starts_and_the_processor_is_named() -> None:
     assert "encoder: " in doctor.formats().found
 
 
+def test_a_wrong_setting_or_a_broken_file_does_not_end_the_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAG_LAB_DTYPE", "float8")
+    found = doctor.run("number format", doctor.formats)
+    assert (found.status, "float8" in found.found) == ("fail", True)
+    (tmp_path / "cache").mkdir(exist_ok=True)
+    (tmp_path / "cache" / "notebook_seconds.json").write_text("{")
+    assert "recorded on another machine" in doctor.notebook_minutes().found
+
+
 @pytest.mark.parametrize("measured", [True, False])
 def test_minutes_are_those_of_this_machine_if_it_ran_the_notebooks(
     measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
